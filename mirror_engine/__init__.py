@@ -9,19 +9,73 @@ from typing import TYPE_CHECKING
 from mirror_engine._version import __version__
 
 if TYPE_CHECKING:
+    from mirror_engine.clock import Clock
     from mirror_engine.config import Config
-    from mirror_engine.engine.cycle import RunResult, SyncReport
-    from mirror_engine.errors import MirrorError
+    from mirror_engine.engine.cycle import RunResult
+    from mirror_engine.engine.rebuild import TableRebuild
+    from mirror_engine.errors import MirrorError, TransientError
+    from mirror_engine.events import Listener
+    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.mirror import Mirror
+    from mirror_engine.monitoring.history import TableHistory
+    from mirror_engine.monitoring.rows import SortedRows
+    from mirror_engine.monitoring.status_results import Status
+    from mirror_engine.monitoring.sync_results import SyncReport
+    from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.store_url import Place
+    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
+    from mirror_engine.tools.compare.results import Comparison
+    from mirror_engine.tools.difference import TableDifference
+    from mirror_engine.tools.trace.results import RowTrace
+    from mirror_engine.tools.validation import Validation
 
-__all__ = ["Config", "Mirror", "MirrorError", "RunResult", "SyncReport", "__version__"]
+__all__ = [
+    "Clock",
+    "Comparison",
+    "Config",
+    "DeltaWriter",
+    "HistoryEntry",
+    "Listener",
+    "Mirror",
+    "MirrorError",
+    "Place",
+    "RowTrace",
+    "RunResult",
+    "SortedRows",
+    "Status",
+    "Storage",
+    "SyncReport",
+    "TableDifference",
+    "TableHistory",
+    "TableName",
+    "TableRebuild",
+    "TransientError",
+    "Validation",
+    "__version__",
+]
 
 _HOMES = {
+    "Clock": "clock",
+    "Comparison": "tools.compare.results",
     "Config": "config",
+    "DeltaWriter": "tables.base",
+    "HistoryEntry": "tables.base",
+    "Listener": "events",
     "Mirror": "mirror",
     "MirrorError": "errors",
+    "Place": "storage.store_url",
+    "RowTrace": "tools.trace.results",
     "RunResult": "engine.cycle",
-    "SyncReport": "engine.cycle",
+    "SortedRows": "monitoring.rows",
+    "Status": "monitoring.status_results",
+    "Storage": "storage.base",
+    "SyncReport": "monitoring.sync_results",
+    "TableDifference": "tools.difference",
+    "TableHistory": "monitoring.history",
+    "TableName": "landing_zone.names",
+    "TableRebuild": "engine.rebuild",
+    "TransientError": "errors",
+    "Validation": "tools.validation",
 }
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.names import TableName
 
     Lines: TypeAlias = Iterator[RenderableType]  # of a report
 
@@ -67,11 +66,11 @@ def diagnostic_lines(diagnostic: Found, subject: Text | str = "") -> Lines:
         yield bullet("help:", diagnostic.help)
 
 
-def halted(table: TableName) -> Text:
+def halted(table: str) -> Text:
     """`Sales.Orders is halted: `, before the reason."""
     from rich.text import Text
 
-    return Text.assemble(line(table.normalized, "bold"), " is ", ("halted", "bold red"), ": ")
+    return Text.assemble(line(table, "bold"), " is ", ("halted", "bold red"), ": ")
 
 
 def line(text: str, style: str = "") -> Text:

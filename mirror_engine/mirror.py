@@ -16,7 +16,7 @@ from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
 from mirror_engine.engine.changes import Changes
 from mirror_engine.engine.context import EngineContext
-from mirror_engine.engine.cycle import Engine, RunResult, SyncReport
+from mirror_engine.engine.cycle import Engine, RunReport, RunResult
 from mirror_engine.engine.history import History, recorded_changes
 from mirror_engine.engine.known_time import KnownTime
 from mirror_engine.engine.ledger import Ledger
@@ -34,8 +34,7 @@ from mirror_engine.landing_zone.names import TableName, find_table, spelled
 from mirror_engine.monitoring.fabric_mirror import as_fabric_has_it, refuse_fabrics
 from mirror_engine.monitoring.history import Change, TableHistory
 from mirror_engine.monitoring.monitoring_files import MonitoringFiles, heartbeat
-from mirror_engine.monitoring.state_text import Lines
-from mirror_engine.monitoring.status import mirror_status
+from mirror_engine.monitoring.sync_results import SyncReport
 from mirror_engine.option_rules import ARROW_ONLY, SPARK_ONLY
 from mirror_engine.results import TableReference
 from mirror_engine.storage.requests import Requests
@@ -44,6 +43,7 @@ from mirror_engine.storage.stores import open_storage, parse_place
 from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce
 from mirror_engine.tables.notebook import refuse_connect, refuse_outdated_imports
 from mirror_engine.tools.snapshot import MirrorSnapshot
+from mirror_engine.tools.status import report_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,20 +52,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
     from mirror_engine.monitoring.rows import SortedRows
     from mirror_engine.monitoring.status import MirrorStatus
+    from mirror_engine.monitoring.status_results import Status
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.backend import Backend
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
+    from mirror_engine.tools.compare.results import Comparison
     from mirror_engine.tools.difference import TableDifference
     from mirror_engine.tools.trace.results import RowTrace
-    from mirror_engine.tools.validate import ValidationReport
+    from mirror_engine.tools.validation import Validation
 
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files
@@ -92,6 +93,8 @@ class Mirror:
         SetupError: pyarrow or deltalake was imported before another version was installed: restart Python.
         ConfigError: an option has no effect beside `spark`.
     """
+
+    __module__ = "mirror_engine"  # from which it is imported
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
         self,
@@ -155,7 +158,7 @@ class Mirror:
                 each.delta_version,
                 each.message,
             )
-            for each in self.status().tables
+            for each in self._status().tables
         ]
         return html_table(str(self.root), headings, rows)
 
@@ -171,7 +174,7 @@ class Mirror:
         self._refuse_idle_options()
         stop = stop or threading.Event()
 
-        def work(running: Engine) -> SyncReport:
+        def work(running: Engine) -> RunReport:
             report = running.sync(stop)
             if not running.last.failures:
                 note_logs(running.context)
@@ -193,7 +196,7 @@ class Mirror:
         self._is_lasting = True
         watched = self.root if isinstance(self.root, Path) and self.config.timing == "immediate" else None
 
-        def work(running: Engine) -> SyncReport:
+        def work(running: Engine) -> RunReport:
             with (
                 ZoneWatcher(watched, stop, self._clock) as self._watcher,
                 MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
@@ -219,24 +222,21 @@ class Mirror:
         """
         self._clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
-    def status(self, also: str | int = "") -> MirrorStatus:
+    def status(self, tables: Sequence[str] = ()) -> Status:
         """The state of every table, read anew; another engine may run meanwhile. Reads only, starts no JVM.
 
-        `also`: an applied file, by path or number, that is shown although it was moved away; or how many files that
-        were applied last are.
-        """
-        with self.snapshot() as seen:
-            return self.status_of(seen, also)
+        Args:
+            tables: by name: only these, with their columns.
 
-    def status_of(self, seen: MirrorSnapshot, also: str | int = "") -> MirrorStatus:
-        """How every table was when the snapshot was taken; `also` as of `status`."""
-        status = mirror_status(
-            self.root, seen.context, seen.zone, seen.plans, engine_running=seen.engine_running, also=also
-        )
-        return replace(status, lease=seen.holder)
+        Raises:
+            UnknownTable: no such table.
+            TransientError: the landing zone or a table cannot be read.
+        """
+        with self._snapshot() as seen:
+            return report_status(seen, tables)
 
     @contextmanager
-    def snapshot(self) -> Iterator[MirrorSnapshot]:
+    def _snapshot(self) -> Iterator[MirrorSnapshot]:
         """Read-only view of the landing zone, progress and plans, while another engine may run. Starts no JVM.
 
         Plans are those of that engine: it waits for what may still be arriving (LZ-2.6).
@@ -253,18 +253,13 @@ class Mirror:
             found = for_readers(context, recover(context, intact_logs(context)))
             planner = ZonePlanner(context, found, zone)
             plans = planner.plans()
-            yield MirrorSnapshot(context, planner.zone, plans, holder, is_running)
+            yield MirrorSnapshot(self.root, context, planner.zone, plans, holder, is_running)
         finally:
             ledger.close()
 
     def tables(self) -> list[str]:
         """The mirrored tables, by folder from `ROOT/Tables`: `Sales/Stores`, `dbo/Items`."""
         return list(self._writer.tables())
-
-    def has_landing_folder(self, table: TableName) -> bool:
-        """Whether a table has a folder in the landing zone."""
-        entry = self._storage.stat(f"{ZONE}/{table.folder}")
-        return entry is not None and entry.kind is Kind.FOLDER
 
     def delta_folder(self, table: str) -> str:
         """Delta folder from `ROOT/Tables` of a table: `Sales/Stores` of `sales.stores`.
@@ -315,6 +310,20 @@ class Mirror:
         shown = found if limit is None else lowest(found, keys, limit)
         return SortedRows(python_rows(shown), keys, found.schema, has_more=has_more, are_lowest=is_whole)
 
+    def _has_landing_folder(self, table: TableName) -> bool:
+        """Whether a table has a folder in the landing zone."""
+        entry = self._storage.stat(f"{ZONE}/{table.folder}")
+        return entry is not None and entry.kind is Kind.FOLDER
+
+    def _status(self, also: str | int = "") -> MirrorStatus:
+        """How every table is, as tools see it.
+
+        `also`: an applied file, by path or number, that is shown although it was moved away; or how many files that
+        were applied last are.
+        """
+        with self._snapshot() as seen:
+            return seen.status(also)
+
     def _is_small(self, table: str, version: int | None) -> bool:
         """Whether all rows of a table's version may be read to show some."""
         if not isinstance(self.root, Path):
@@ -351,12 +360,14 @@ class Mirror:
         """
         more = None if limit is None else limit + 1
         if table is None:
-            changes = [*map(Change.of, self.changes(limit=more))]
+            changes = [*map(Change.of, recorded_changes(self._history_file, limit=more))]
             return TableHistory(None, None, None, changes[:limit], (), len(changes) > len(changes[:limit]))
         folder = self.delta_folder(table)
         commits = self._writer.history(folder, limit=more)
         about = of_delta_table(TableReference, self, folder)
-        changes = [Change.of(each) for each in self.changes() if each.table.normalized == about.table][:limit]
+        changes = [
+            Change.of(each) for each in recorded_changes(self._history_file) if each.table.normalized == about.table
+        ][:limit]
         facts = about.table, about.landing_folder, about.delta_path, changes
         return TableHistory(*facts, commits[:limit], len(commits) > len(commits[:limit]))
 
@@ -372,23 +383,34 @@ class Mirror:
         """
         return self._writer.history(self.delta_folder(table), limit=limit)
 
-    def changes(self, *, limit: int | None = None) -> Sequence[TableChange]:
-        """What happened to tables besides their commits, newest first: drops, halts, maintenance, deleted files.
-
-        Recorded by the engines of this machine; moves into the archive are not. Maintenance and deleted files are one
-        change for each table and day.
-        """
-        return Lines(recorded_changes(state_folder(self.root) / HISTORY, limit=limit))
-
-    def validate(self) -> ValidationReport:
+    def validate(self) -> Validation:
         """Check the landing zone as Fabric would take it: a dry run from its first file. Reads only, starts no JVM.
 
         Raises:
             TransientError: the landing zone cannot be read.
         """
         from mirror_engine.tools.validate import check_landing_zone, find_target  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.tools.validation import Validation  # noqa: PLC0415 - the same
 
-        return check_landing_zone(find_target(self.root, self.config))
+        found = check_landing_zone(find_target(self.root, self.config))
+        return Validation(not found.is_failing, [found.checked(self.config.delta_default_schema)])
+
+    def compare(self, tables: Sequence[str] = (), *, limit: int = 5, show_keys: bool = False) -> Comparison:
+        """Compare the tables that Fabric made here with a replay of their change files. Reads only, starts no JVM.
+
+        Args:
+            tables: by name; all where there are none.
+            limit: the most keys of each finding.
+            show_keys: the keys' values in place of their digests.
+
+        Raises:
+            UsageError: Fabric mirrors no database here.
+            UnknownTable: no such table.
+            TransientError: the landing zone or a table cannot be read.
+        """
+        from mirror_engine.tools.compare.report import compare_tables  # noqa: PLC0415 - a sync needs none of these tools
+
+        return compare_tables(self.root, self.config, tables, limit=limit, show_keys=show_keys)
 
     def trace(self, table: str, key: object) -> RowTrace:
         """Every change to the row of a key, in order. Reads only, starts no JVM.
@@ -405,7 +427,7 @@ class Mirror:
         from mirror_engine.tools.trace.context import open_trace  # noqa: PLC0415 - a sync needs none of these tools
         from mirror_engine.tools.trace.row import key_arguments, trace_row  # noqa: PLC0415 - a sync needs none of these tools
 
-        with self.snapshot() as seen:
+        with self._snapshot() as seen:
             trace = open_trace(seen, table)
             return trace_row(trace, key_arguments(trace.key_columns, key))
 
@@ -570,17 +592,18 @@ class Mirror:
 
             refuse_idle_options(self.config, self._spark, self.root)
 
-    def _work(self, work: Callable[[Engine], SyncReport], stop: threading.Event) -> SyncReport:
+    def _work(self, work: Callable[[Engine], RunReport], stop: threading.Event) -> SyncReport:
         """Work with the engine, unless `stop` is set while it waits for ROOT."""
         is_held = False
         try:
             with self._engine(stop) as running:
                 is_held = True
-                return work(running)
+                done = work(running)
         except RootLocked:
             if is_held or not stop.is_set():
                 raise
-            return SyncReport(RunResult.RETRY, 0, 0, 0, 0, 0.0)
+            done = RunReport(RunResult.RETRY, 0, 0, 0, 0, 0.0)
+        return SyncReport.of_run(done, self.config.delta_default_schema)
 
     @contextmanager
     def _engine(self, stop: threading.Event | None = None) -> Iterator[Engine]:
@@ -603,9 +626,13 @@ class Mirror:
                 ledger.close()
 
     @property
-    def _history(self) -> History:
+    def _history_file(self) -> Path:
         """Where changes of tables are recorded."""
-        return History(state_folder(self.root) / HISTORY)
+        return state_folder(self.root) / HISTORY
+
+    @property
+    def _history(self) -> History:
+        return History(self._history_file)
 
     def _owner(self, folder: str) -> TableName:
         """The table of a Delta folder, as its record names it."""
@@ -623,8 +650,18 @@ def of_delta_table(kind: type[_Reference], mirror: Mirror, delta_folder: str, *f
     schema, _, table = delta_folder.rpartition("/")
     default_schema = mirror.config.delta_default_schema
     names = [TableName(schema, table), *([TableName("", table)] if schema == default_schema else ())]
-    present = next(filter(mirror.has_landing_folder, names), None)
+    present = next(filter(mirror._has_landing_folder, names), None)  # noqa: SLF001 - the same
     return kind.of(present or names[-1], delta_folder, *fields, is_gone=present is None)
+
+
+def snapshot_of(mirror: Mirror) -> AbstractContextManager[MirrorSnapshot]:
+    """Read-only view of a mirror, for tools; `Mirror.status` is what users see."""
+    return mirror._snapshot()  # noqa: SLF001 - it is not for users
+
+
+def status_of(mirror: Mirror, also: str | int = "") -> MirrorStatus:
+    """How every table is, for tools; `also` as of `Mirror._status`."""
+    return mirror._status(also)  # noqa: SLF001 - the same
 
 
 def _go_on(_: Sequence[TableRebuild]) -> None:

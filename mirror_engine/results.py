@@ -5,8 +5,8 @@ A field's type stands in its class, its meaning in the class's docstring, below 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
 from io import StringIO
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 from msgspec import UNSET, Meta, Struct
 
 from mirror_engine.display import console_of, plain, print_to
-from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, place_of
+from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, Severity, place_of
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import TableState
 
@@ -44,6 +44,12 @@ State = Annotated[str, Meta(extra_json_schema={"enum": [state.code for state in 
 
 class Part(Struct, frozen=True):
     """Part of a result; a field that is `UNSET` is left out of the JSON."""
+
+    @classmethod
+    def taken_from(cls, source: object, **others: Any) -> Self:  # noqa: ANN401 - as the class has them
+        """Make one with the attributes of the same names, and others."""
+        same = {name: getattr(source, name) for name in cls.__struct_fields__ if name not in others}
+        return cls(**same, **others)
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as plain values; times as ISO 8601 in UTC."""
@@ -90,6 +96,13 @@ class TableReference(Part, frozen=True):
         return cls(name.normalized, None if is_gone else name.folder, f"{TABLES}/{delta_folder}", *fields)
 
 
+def names_of(tables: Iterable[TableReference]) -> Sequence[str]:
+    """Each table as a list shows it: `Sales.Orders`, or its folder where the list has two tables of that name."""
+    found = [*tables]
+    often = Counter(each.table for each in found)
+    return [(each.landing_folder or each.table) if often[each.table] > 1 else each.table for each in found]
+
+
 class Failure(Part, frozen=True):
     """Why something failed.
 
@@ -101,6 +114,22 @@ class Failure(Part, frozen=True):
     code: str
     message: str
     help: str | None
+
+
+class Failed(Failure, frozen=True):
+    """Why a command failed.
+
+    Attributes:
+        exit_code: of the process
+    """
+
+    exit_code: Count
+
+
+class CommandError(Result, frozen=True):
+    """What a command prints on stderr where it fails."""
+
+    error: Failed
 
 
 class Column(Part, frozen=True):
@@ -202,6 +231,12 @@ class Finding(Part, frozen=True):
         """`<message> [MEnnn]`."""
         return f"{self.message} [{self.code}]"
 
+    @property
+    def as_diagnostic(self) -> Diagnostic:
+        """The diagnostic that it was made of."""
+        place, is_strict = self.location, self.severity is not CATALOG[self.code].severity
+        return Diagnostic(self.code, place.path, place.row, place.column, tuple(self.details.items()), is_strict)
+
     @classmethod
     def of(cls, found: Diagnostic, *fields: object) -> Self:
         """Make one of a diagnostic."""
@@ -233,19 +268,7 @@ def as_json(value: Any) -> Any:  # noqa: ANN401 - any JSON value
             return {str(name): as_json(inner) for name, inner in value.items()}
         case list() | tuple():
             return [as_json(inner) for inner in value]
-        case Diagnostic():
-            return Finding.of(value).to_json()
-        case _ if hasattr(value, "to_json"):
+        case Part():
             return value.to_json()
-        case _ if is_dataclass(value):
-            return fields_json(value, *(each.name for each in fields(value)))
         case _:
             return plain(value)
-
-
-def fields_json(value: object, *names: str, **renamed: str) -> dict[str, Any]:
-    """Some attributes of a result as plain values, null for an empty text; `renamed` ones get another name."""
-    found = {
-        name: getattr(value, source) for name, source in {**dict(zip(names, names, strict=True)), **renamed}.items()
-    }
-    return {name: None if inner == "" else as_json(inner) for name, inner in found.items()}

@@ -35,7 +35,7 @@ def check(mirror, updates=0):
     for table in mirror.tables():
         files = [path for commit in mirror.history(table) for path in commit.files]
         assert len(files) == len(set(files)), f"{table}: a change file is in two commits"
-    status = {table.name.normalized: table for table in mirror.status().tables}
+    status = {table.name.normalized: table for table in mirror._status().tables}
     assert (status["Sales.Orders"].rows_processed, status["Sales.Orders"].watermarks) == (
         7 + updates,
         {"": 4 + updates},

@@ -46,7 +46,7 @@ def run_stages(stages, root, options, writer, raised=None):
     for stage in stages:
         land(stage, root)
         mirror = Mirror(root, Config(**options), writer=writer, listeners=[raised])
-        report, status = mirror.sync(), mirror.status()
+        report, status = mirror.sync(), mirror._status()
         raised.update(standing(status))
         yield report, status
 

@@ -89,14 +89,14 @@ class Shop:
 
     def status(self, table="Orders"):
         with self.mirror() as mirror:
-            return next(found for found in mirror.status().tables if found.name.table == table)
+            return next(found for found in mirror._status().tables if found.name.table == table)
 
     def orders(self, name="Orders", **options):
         return self.publisher.table(name, keys=["id"], types=TYPES, **options)
 
     @contextmanager
     def trace(self, table="Orders"):
-        with self.mirror() as mirror, mirror.snapshot() as look:
+        with self.mirror() as mirror, mirror._snapshot() as look:
             yield open_trace(look, table)
 
     def lose(self, number, table="Orders", **options):
@@ -107,7 +107,7 @@ class Shop:
     def standing(self):
         """All diagnostics of the status."""
         with self.mirror() as mirror:
-            status = mirror.status()
+            status = mirror._status()
         return [*status.diagnostics, *(found for table in status.tables for found, _ in table.diagnostics)]
 
     def said(self):

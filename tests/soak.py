@@ -160,7 +160,7 @@ def trend_of(samples, name):
 def pending(root, lanes):
     """Landed files that are in no commit yet."""
     with Mirror(root) as mirror:
-        tables = mirror.status().tables
+        tables = mirror._status().tables
     return sum(lane.files for lane in lanes) - sum(sum(table.watermarks.values()) for table in tables)
 
 

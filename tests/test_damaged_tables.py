@@ -135,7 +135,7 @@ def test_damaged_table_is_rebuilt_from_its_archive_without_a_loss(long_lake, dam
             mirror.rebuild(["Orders"], replay=True)
     with long_lake.mirror() as mirror:
         assert mirror.rebuild(["Orders"], replay=True, lose_rows=ledger == "lost") == [ORDERS]
-        assert mirror.changes()[0].kind == "dropped"
+        assert mirror.history().changes[0].change == "dropped"
     assert long_lake.sync().result is RunResult.CAUGHT_UP
     assert long_lake.status().watermarks == before
 
@@ -145,7 +145,7 @@ def test_damaged_table_without_a_ledger_is_not_taken_for_fabrics(long_lake):
     shutil.rmtree(long_lake.root / ENGINE)
     long_lake.begin()
     with long_lake.mirror() as mirror:
-        assert mirror.status().fabric is None
+        assert mirror._status().fabric is None
 
 
 def test_damaged_table_of_another_program_is_not_rebuilt(long_lake):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import inspect
 import os
+import pydoc
 import re
 import subprocess
 import sys
@@ -93,7 +97,7 @@ def test_rows_are_shown_sorted_by_key_and_escaped(viewed):
 @pytest.mark.slow
 def test_validate_trace_and_diff_are_at_hand(viewed):
     report = viewed.validate()
-    assert (report.is_failing, [table.name for table in report.tables]) == (False, ["Empty", "Orders"])
+    assert (report.ok, [table.table for table in report.targets[0].tables]) == (True, ["Empty", "Orders"])
     for key in (2, "2", {"ID": 2}):
         assert [(change.marker, change.effect) for change in viewed.trace("orders", key).changes] == [
             *((0, "inserted"), (1, "updated"))
@@ -174,13 +178,30 @@ def test_results_are_printed_as_text_and_shown_so_in_a_notebook(tmp_path):
         assert re.fullmatch(
             r" +1  2\S+ \S+  \w.*  +3  0+1.parquet, 0+2.parquet", str(mirror.history("Orders")).split("\n")[1]
         )
-        assert str(mirror.status()) == "Orders has caught up\n1 table: 1 caught up."
+        assert str(mirror.status()).splitlines()[-1] == "1 table: 1 caught up."
         orders.land(b"", modified_ns=1)
-        assert str(mirror.sync()).splitlines()[1:] == ["Orders: halted"]
-        assert str(mirror.changes()).endswith(" UTC  Orders halted: ME023")
-        assert "  error: Orders/00000000000000000003.parquet: file is empty (0 bytes) [ME023]\n    help: " in str(
-            mirror.validate()
-        )
+        assert str(mirror.sync()).startswith("Orders is halted: error[ME023]: file is empty (0 bytes)\n  --> ")
+        assert re.search(r"Orders +halted +ME023", str(mirror.history()))
+        assert "\nOrders: halted, 2 of 3 files applied (3 rows)\n" in mirror.validate()._repr_html_()
+
+
+KNOWN = {"Any", "Callable", "Mapping", "Path", "Self", "Sequence", "SparkSession", "pa", "threading"}
+
+
+def test_signatures_of_a_mirror_name_public_types_only():
+    methods = {name: value for name, value in vars(Mirror).items() if inspect.isfunction(value)}
+    public = [value for name, value in methods.items() if not name.startswith("_") or name == "__init__"]
+    assert len(public) > 15
+    texts = [text for method in public for text in method.__annotations__.values()]
+    trees = [ast.parse(text, mode="eval") for text in texts]
+    named = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert named - KNOWN - {*dir(builtins)} <= {*mirror_engine.__all__}
+
+
+def test_help_on_a_mirror_has_no_internal_names():
+    shown = pydoc.render_doc(Mirror, renderer=pydoc.plaintext)
+    assert "sync(self" in shown
+    assert [line for line in shown.splitlines() if re.search(r"mirror_engine\.|\| +_[a-z]| at 0x", line)] == []
 
 
 @pytest.mark.slow

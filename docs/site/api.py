@@ -14,7 +14,25 @@ from mirror_engine.cli.options import WIDTH
 
 # By heading: a module, and those of its names that are public; all of its `__all__` where there are none
 NAMES: dict[str, tuple[str, list[str]]] = {
-    "A mirror": ("mirror_engine", ["Mirror", "SyncReport", "RunResult"]),
+    "A mirror": ("mirror_engine", ["Mirror", "RunResult"]),
+    "Results": (
+        "mirror_engine",
+        ["SyncReport", "Status", "Validation", "TableHistory", "RowTrace", "TableDifference", "Comparison"],
+    ),
+    "Types": (
+        "mirror_engine",
+        [
+            "Clock",
+            "DeltaWriter",
+            "HistoryEntry",
+            "Listener",
+            "Place",
+            "SortedRows",
+            "Storage",
+            "TableName",
+            "TableRebuild",
+        ],
+    ),
     "Publishing": ("mirror_engine.publish", []),
     "OneLake in a test": ("mirror_engine.testing.onelake", []),
     "Failure scenarios": ("mirror_engine.testing.scenarios", []),
@@ -22,7 +40,12 @@ NAMES: dict[str, tuple[str, list[str]]] = {
         "mirror_engine.testing.landing_zone_writer",
         ["LandingZoneWriter", "TableFolder"],
     ),
-    "Errors": ("mirror_engine", ["MirrorError"]),
+    "Errors": ("mirror_engine", ["MirrorError", "TransientError"]),
+}
+TYPES = "Types"  # of arguments and results, whose methods are not listed
+ALIASES = {
+    "Listener": "A function that is called with each event.",
+    "Place": "A folder of this machine, or a URL in a store.",
 }
 _HEADING = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
 _ITEM = re.compile(r"^    (\S.*?): (.*)$")
@@ -34,13 +57,19 @@ def api() -> str:
     for heading, (module, names) in NAMES.items():
         loaded = import_module(module)
         parts.append(f"## {heading}\n\nfrom `{module}`")
-        parts += [_section(name, getattr(loaded, name)) for name in names or loaded.__all__]
+        show = _type if heading == TYPES else _section
+        parts += [show(name, getattr(loaded, name)) for name in names or loaded.__all__]
     return "\n\n".join(parts)
 
 
 def error_tree() -> str:
     """The drawing of all errors."""
     return fenced("text", (import_module("mirror_engine.errors").__doc__ or "").split("```")[1].strip())
+
+
+def _type(name: str, thing: Any) -> str:  # noqa: ANN401 - a class or an alias
+    about = ALIASES.get(name) or inspect.getdoc(thing) or ""
+    return f"### {name} {{#{name}}}\n\n{described(about)}"
 
 
 def _section(name: str, thing: Any) -> str:  # noqa: ANN401 - a class or function

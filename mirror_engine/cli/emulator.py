@@ -24,6 +24,16 @@ from mirror_engine.cli.options import ALL, DURATION, Choice, FolderType, Value, 
 from mirror_engine.config import flag_of, read_effective, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.extras import install_command
+from mirror_engine.onelake.connection import (
+    ConnectionInfo,
+    Listening,
+    StateFolder,
+    UndoLines,
+    running,
+    start_detached,
+    unfinished,
+)
+from mirror_engine.onelake.connection import stop as stop_emulator
 from mirror_engine.onelake.hosts import PassedHost
 from mirror_engine.results import Result
 from mirror_engine.storage.roots import check_store, pasted
@@ -33,7 +43,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
-    from mirror_engine.onelake.connection import ConnectionInfo, Listening
     from mirror_engine.onelake.serving import Server
 
 CHECK_SECONDS = 0.2
@@ -100,7 +109,7 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), function)
 
 
-@command(root="own", config=ALL)
+@command(root="own", config=ALL, result=ConnectionInfo)
 @click.argument("store", type=FolderType(), help=f"{_STORE}; created if missing.")
 @_emulator_options
 @click.option("address", "--host", metavar="ADDRESS", default="127.0.0.1", help="IP address to listen on.")
@@ -158,8 +167,6 @@ def start(
     an emulator is already running for STORE · 130 stopped by Ctrl+C
     """
     _check_packages()
-    from mirror_engine.onelake.connection import running, start_detached
-
     if token_file:
         refuse_given({"token": "--token"}, "--token-file has another one")
         try:
@@ -172,13 +179,13 @@ def start(
         check_store(store)
         words = [*click.get_current_context().find_root().obj, "--foreground"]
         info = running(store) or start_detached(store, words, os.environ)
-        out.report(info.to_json(), map(display.verbatim, info.lines()))
+        out.report(info)
         return exits.SUCCESS
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     writer = log.Log(log_format, log.level_of(log_level))
     with exits.Stopping() as stopping, _server(store, config, writer, **served) as server:
         if out.verbosity() >= 0:
-            out.report(server.connection.to_json(), map(display.verbatim, server.connection.lines()))
+            out.report(server.connection)
         stopping.wait()
     return stopping.exit_code(exits.SUCCESS)
 
@@ -204,9 +211,7 @@ def stop(store: Path) -> None:
     Exit codes: 0 stopped, or none was running · 2 usage error · 4 it has not stopped yet
     """
     _check_packages()
-    from mirror_engine.onelake import connection
-
-    stopped = connection.stop(store)
+    stopped = stop_emulator(store)
     found = Stopped(str(store), stopped is not None)
     if out.wants_json():
         out.report(found)
@@ -217,7 +222,7 @@ def stop(store: Path) -> None:
             out.stderr().print(display.bullet("help:", f"this shell's programs still look for it; undo that: {undo}"))
 
 
-@command(root="own")
+@command(root="own", result=ConnectionInfo | UndoLines)
 @click.argument("store", type=FolderType(), help=f"{_STORE}.")
 @click.option("--unset", is_flag=True, help="Print lines that unset the variables, even if no emulator runs.")
 def env(store: Path, *, unset: bool) -> None:
@@ -230,11 +235,8 @@ def env(store: Path, *, unset: bool) -> None:
     Exit codes: 0 printed · 2 usage error, or no emulator is running
     """
     _check_packages()
-    from mirror_engine.onelake.connection import running, undo_lines
-
     if unset:
-        lines = undo_lines(store, os.environ.get("PATH", ""))
-        out.report({"store": str(store), "lines": lines}, map(display.verbatim, lines))
+        out.report(UndoLines.of(store, os.environ.get("PATH", "")))
         return
     info = running(store)
     if info is None:
@@ -242,7 +244,7 @@ def env(store: Path, *, unset: bool) -> None:
             f"no emulator is running for {store}",
             f"start one: mirror-engine emulator start {pasted(store)} -d",
         )
-    out.report(info.to_json(), map(display.verbatim, info.exports()))
+    out.report(info, map(display.verbatim, info.exports()))
 
 
 @command("exec", root="own", config=ALL)
@@ -274,8 +276,6 @@ def exec_(
     timed out · 130 interrupted
     """
     _check_packages()
-    from mirror_engine.onelake.connection import running, unfinished
-
     if info := running(store):
         _check_options(store, info, config)
         if not info.has_engines:
@@ -288,8 +288,6 @@ def exec_(
 
 def _check_options(store: Path, info: ConnectionInfo, config: Config) -> None:
     """UsageError for an option that a running emulator does not have; such a variable or line of a file is said."""
-    from mirror_engine.onelake.connection import StateFolder
-
     context = click.get_current_context()
     of_engines = read_effective(StateFolder(store).options) if info.has_engines else None
     same = {name for name in ALL if of_engines and getattr(config, name) == getattr(of_engines, name)}
@@ -354,8 +352,6 @@ def _taken(kind: Any, served: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listening(served: dict[str, Any]) -> Listening:
-    from mirror_engine.onelake.connection import Listening
-
     return Listening(**_taken(Listening, served))
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from mirror_engine.engine.cycle import RunResult
-
     Error = dict[str, Any]  # its code, message and help
 
 SUCCESS = 0
@@ -75,11 +73,6 @@ def of_error(error: MirrorError) -> int:
             return RETRY
         case _:
             return FAILURE
-
-
-def of_result(result: RunResult) -> int:
-    """The exit code of a finished run."""
-    return {"CAUGHT_UP": SUCCESS, "NEEDS_ATTENTION": NEEDS_ATTENTION, "RETRY": RETRY, "FAILED": FAILURE}[result.name]
 
 
 def run_command(call: Callable[[], int], words: Sequence[str], command: str | None) -> int:
@@ -173,8 +166,9 @@ def _call(call: Callable[[], int], words: Sequence[str], command: str | None) ->
 def _print_error(found: Error, code: int, words: Sequence[str], command: str | None) -> None:
     if "--json" in words:
         from mirror_engine.cli.output import envelope  # help does without
+        from mirror_engine.results import CommandError, Failed
 
-        document = envelope(command, {"error": {**found, "exit_code": code}})
+        document = envelope(command, CommandError(Failed(**found, exit_code=code)).to_json())
         sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
     else:
         sys.stderr.write(error_text(found["message"], found["help"]))

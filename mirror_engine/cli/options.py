@@ -33,6 +33,7 @@ from mirror_engine.storage.stores import parse_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import UnionType
 
     from mirror_engine.results import Result
     from mirror_engine.storage.store_url import Place
@@ -130,7 +131,7 @@ _MAX_DOWNLOAD = click.Option(
 class Command(click.Command):
     """Command whose help groups its options by topic."""
 
-    result: type[Result] | None = None  # what it prints with `--json`
+    result: type[Result] | UnionType | None = None  # what it prints with `--json`
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         topics: dict[str, list[tuple[str, str]]] = {}
@@ -229,7 +230,7 @@ def command(
     reads_engine: bool = False,
     as_last_engine: Sequence[str] = (),
     copies: bool = False,
-    result: type[Result] | None = None,
+    result: type[Result] | UnionType | None = None,
 ) -> Callable[[Callable[..., int | None]], Command]:
     """Make a command of a function, which returns an exit code or None for 0.
 
@@ -245,7 +246,7 @@ def command(
         reads_engine: whether the running engine's options take the place of file and variables.
         as_last_engine: fields of `Config` that the engine which ran last on ROOT gives where nothing else does.
         copies: whether it copies files, so that `--max-download` counts those of this machine, too.
-        result: what it prints with `--json`; its JSON schema is made of it.
+        result: what it prints with `--json`, or one of several; its JSON schema is made of it.
     """
 
     def decorate(function: Callable[..., int | None]) -> Command:

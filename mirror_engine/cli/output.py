@@ -27,14 +27,12 @@ def verbosity() -> int:
     return sum(each.params.get("verbose", 0) - each.params.get("quiet", 0) for each in contexts)
 
 
-def report(found: Result | Mapping[str, Any], text: Iterable[RenderableType] = ()) -> None:
-    """Print a command's result: with `--json` its document, else its text."""
-    from mirror_engine.results import Result
-
+def report(found: Result, text: Iterable[RenderableType] | None = None) -> None:
+    """Print a command's result: with `--json` its document, else its text, or another one."""
     if wants_json():
-        print_json(found.to_json() if isinstance(found, Result) else found)
+        print_json(found.to_json())
         return
-    display.print_to(stdout(), found.text() if isinstance(found, Result) else text)
+    display.print_to(stdout(), found.text() if text is None else text)
     sys.stdout.flush()
 
 

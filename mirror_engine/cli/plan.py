@@ -9,12 +9,12 @@ import click
 
 from mirror_engine import display
 from mirror_engine.cli import output as out
-from mirror_engine.cli.inspection import NO_FOLDERS, next_files
 from mirror_engine.cli.options import DROPPING, LISTING, command, with_mirror
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.text import count
-from mirror_engine.monitoring.state_text import describe, help_for
+from mirror_engine.monitoring.state_text import NO_FOLDERS, describe, help_for
 from mirror_engine.monitoring.status import FileStatus
+from mirror_engine.monitoring.status_results import next_files
 from mirror_engine.results import Finding, PlannedStep, Result, State, TableReference
 
 if TYPE_CHECKING:
@@ -99,12 +99,13 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
 
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
+    from mirror_engine.mirror import snapshot_of
     from mirror_engine.tools.trace.file import planned_steps
 
     schema = mirror.config.delta_default_schema
     found = []
-    with mirror.snapshot() as snapshot:
-        known = mirror.status_of(snapshot).tables
+    with snapshot_of(mirror) as snapshot:
+        known = snapshot.status().tables
         folders = [status.delta_folder for status in known]
         wanted = [find_table(table, folders, schema) for table in tables]
         for status in (known[folders.index(folder)] for folder in wanted) if tables else known:

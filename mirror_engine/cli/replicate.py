@@ -9,14 +9,14 @@ from contextlib import nullcontext
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
+from msgspec.structs import replace
 
 from mirror_engine import display
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
-from mirror_engine.cli.inspection import MAX_PARAGRAPHS
 from mirror_engine.cli.options import (
     ALL,
     DROPPING,
@@ -33,52 +33,28 @@ from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unlisted, needs_attention
 from mirror_engine.landing_zone.text import count, printable
-from mirror_engine.monitoring.history import Change
-from mirror_engine.monitoring.state_text import (
-    DROPPED_BECAUSE,
-    START_ENGINE,
-    describe,
-    help_for,
-    kind_of,
-    lost_rows,
-    notes,
-    tally,
-    tally_text,
-)
-from mirror_engine.results import Count, Part, Result, Seconds, State, TableReference, as_json, fields_json
+from mirror_engine.monitoring.state_text import START_ENGINE, ignored_data
+from mirror_engine.monitoring.sync_results import SyncReport
+from mirror_engine.results import Count, Part, Result, Seconds, State
 from mirror_engine.storage.roots import has_zone, zone_alike
 
 if TYPE_CHECKING:
     from mirror_engine.config import Config
-    from mirror_engine.engine.changes import TableChange
-    from mirror_engine.engine.cycle import SyncReport
-    from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
     from mirror_engine.storage.store_url import Place
 
 NOTE_SECONDS = 10.0  # between two lines of `wait`
-MAX_NAMED = 10  # tables in one line
-BECAME = {  # tables, by the kind of a change
-    "resumed": "{tables} {over}",
-    "folder_moved": "{tables} moved or mounted again, with the same content",
-    "progress_rebuilt": "Progress of {tables} was rebuilt from the Delta log",
-    "maintained": "Maintained {tables}",
-    "files_archived": "Archived {applied} of {tables}",
-    "archived_files_deleted": "Deleted {archived} of {tables}",
-}
-UNUSUAL = frozenset({"folder_moved", "progress_rebuilt"})
+LOGGED = ("result", "commits", "files_applied", "rows_applied", "duration_seconds")  # at the end of `run`
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
 
 
 OF_RUN = ("poll_interval_seconds", "auto_maintain")  # without effect in one `sync`
 
 
-@command(config=[name for name in ALL if name not in OF_RUN])
+@command(config=[name for name in ALL if name not in OF_RUN], result=SyncReport)
 @progress_option
 @with_root
 @with_config
@@ -97,9 +73,9 @@ def sync(root: Place, config: Config, progress: str) -> int:
         _misses_zone(root)
         with exits.Stopping() as stopping:
             done = mirror.sync(stopping.stop)
-    code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    out.report(sync_json(done, code, config), [*_report_lines(done), _report_text(done)])
-    return code
+    done = replace(done, exit_code=exits.INTERRUPTED if stopping.stop.is_set() else done.exit_code)
+    out.report(done, done.lines(verbose=out.verbosity() > 0))
+    return done.exit_code
 
 
 def _misses_zone(root: Place) -> bool:
@@ -111,135 +87,7 @@ def _misses_zone(root: Place) -> bool:
     return True
 
 
-def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
-    """What was applied, and how every table is then, as plain values."""
-    tables = []
-    for table, state in done.states.items():
-        failure, lost = done.failures.get(table), done.lost.get(table, ())
-        help = failure.help if failure else help_for(state, engine_running=False, lost=lost)
-        facts = {
-            "state": state.code,
-            "message": describe(table, state) + notes(done.ignored.get(table, ())) + lost_rows(lost),
-            "help": help or (lost[0].help if lost else None),
-            "last_failure": as_json(failure),
-        }
-        tables.append({**TableReference.of(table, table.delta_folder(config.delta_default_schema)).to_json(), **facts})
-    whole = {"last_failure": as_json(done.failures.get(None)), "counts": counts(done)}
-    return {**report_json(done, code), **whole, "tables": tables}
-
-
-def report_json(done: SyncReport, code: int) -> dict[str, Any]:
-    """What was applied, as plain values."""
-    facts = fields_json(done, "result", "commits", "files_applied", "rows_applied")
-    seconds, changes = round(done.duration_seconds, 3), [Change.of(change).to_json() for change in done.changes]
-    return {**facts, "exit_code": code, "duration_seconds": seconds, "changes": changes}
-
-
-def _report_text(done: SyncReport) -> str:
-    """What was applied, and how many tables have caught up: two sentences."""
-    applied = "Nothing to apply"
-    if done.commits:
-        files = f"{count(done.files_applied, 'file')} ({count(done.rows_applied, 'row')})"
-        applied = f"Applied {files} to {count(done.tables_applied, 'table')} in {count(done.commits, 'commit')}"
-    applied = f"{applied} ({display.elapsed(done.duration_seconds)})."
-    caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
-    is_whole, but = None not in done.failures, ignored_data(sum(map(len, done.ignored.values())))
-    if not done.states:
-        none = "There are no tables left" if done.dropped else "There are no tables yet"
-        return f"{applied} {none if is_whole else 'No table could be listed'}{but}."
-    if caught_up < len(done.states) or done.failures.keys() - {None}:
-        return f"{applied} {tally_text(counts(done))}"
-    return f"{applied} {'All' if is_whole else 'All other'} tables have caught up{but}."
-
-
-def counts(done: SyncReport) -> dict[str, int]:
-    """How many tables there are of each kind in `words.KINDS` afterwards."""
-    failed = {table for table in done.failures if table}
-    return tally(
-        kind_of(state, is_stuck=table in failed or needs_attention(state)) for table, state in done.states.items()
-    )
-
-
-def _report_lines(done: SyncReport) -> display.Lines:
-    """Dropped tables, then what needs attention, then what else became of tables."""
-    yield from changes_text([change for change in done.changes if change.kind == "dropped"])
-    yield from _attention(done)
-    yield from changes_text([change for change in done.changes if change.kind != "dropped"])
-
-
-def changes_text(changes: Sequence[TableChange]) -> display.Lines:
-    """What became of tables besides the applied rows; files that were archived with `-v` alone."""
-    by_kind = groupby(changes, lambda change: (change.kind, "" if change.kind == "halted" else change.reason))
-    for (kind, reason), group in by_kind:
-        found = [*group]
-        names = ", ".join(printable(each.table.normalized) for each in found[:MAX_NAMED])
-        more = f" and {count(len(found) - MAX_NAMED, 'more table')}" if len(found) > MAX_NAMED else ""
-        tables = count(len(found), "table")
-        match kind:
-            case "dropped":
-                yield display.line(f"Dropped {tables} ({DROPPED_BECAUSE[reason]}): {names}{more}.", "yellow")
-                if reason == "removed":
-                    yield display.bullet(
-                        "help:", "archived change files are read again by mirror-engine rebuild --replay"
-                    )
-            case "halted":
-                pass  # each is named with its reason, if it is halted still
-            case "files_archived" if out.verbosity() <= 0:
-                pass
-            case _:
-                files = sum(change.files for change in found)
-                over = f"no longer halted ({DROPPED_BECAUSE[reason]})" if reason else "resumed"
-                facts = {"tables": tables, "over": over, "archived": count(files, "archived file")}
-                became = BECAME[kind].format(**facts, applied=count(files, "applied file"))
-                yield display.line(f"{became}: {names}{more}.", "yellow" if kind in UNUSUAL else "")
-
-
-def ignored_data(paths: int) -> str:
-    """What is to be added where all have caught up."""
-    return f", but {count(paths, 'path')} with data {'is' if paths == 1 else 'are'} ignored" if paths else ""
-
-
-def _attention(done: SyncReport) -> display.Lines:
-    """What failed, data that is ignored, and the tables that have not caught up, with what to do."""
-    if whole := done.failures.get(None):
-        yield from display.with_help(f"error: {whole.message}", whole.help, "bold red")
-    for found in done.ignored.get(None, ()):
-        yield from display.diagnostic_lines(found)
-    noted = [table for table, state in done.states.items() if _is_noted(done, table, state)]
-    noted.sort(key=lambda table: table not in done.failures and not needs_attention(done.states[table]))
-    for table in noted[:MAX_PARAGRAPHS]:
-        yield from _paragraph(done, table, done.states[table])
-    if (more := len(noted) - MAX_PARAGRAPHS) > 0:
-        yield display.line(f"… and {count(more, 'more table')}: see mirror-engine status", "dim")
-
-
-def _is_noted(done: SyncReport, table: TableName, state: TableState) -> bool:
-    is_well = isinstance(state, CaughtUp | Empty | Unlisted)  # the failure of the whole names unlisted ones
-    return not is_well or table in done.failures or table in done.lost or bool(done.ignored.get(table))
-
-
-def _paragraph(done: SyncReport, table: TableName, state: TableState) -> display.Lines:
-    failure = done.failures.get(table)
-    for rows in done.lost.get(table, ()):
-        yield from display.diagnostic_lines(rows)
-    match state:
-        case _ if failure:
-            yield f"{describe(table, state)}."
-            yield from display.with_help(f"error: {failure.message}", failure.help, "bold red")
-        case CaughtUp() | Empty() if table in done.ignored:
-            yield display.line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
-        case CaughtUp() | Empty() | Unlisted():
-            return
-        case Halted(diagnostic):
-            yield from display.diagnostic_lines(diagnostic, display.halted(table))
-        case _:
-            is_said = isinstance(state, Blocked) and table in done.lost
-            help = "" if is_said else help_for(state, engine_running=False)
-            yield from display.with_help(f"{describe(table, state)}.", help)
-    yield from display.bullets(display.ignored_paths(done.ignored.get(table, ())))
-
-
-@command(place="empty", config=ALL)
+@command(place="empty", config=ALL, result=SyncReport)
 @log.log_options("auto", "text", "json")
 @with_root
 @with_config
@@ -278,17 +126,15 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
             if quicker:
                 writer.write("info", "quicker_merge_engine", {"message": quicker})
         done = mirror.run(stopping.stop)
-    code = stopping.exit_code(exits.SUCCESS)
-    facts = report_json(done, code)
+    done = replace(done, exit_code=stopping.exit_code(exits.SUCCESS))
     if writer:
-        own = {"exit_code", "changes"}  # each change was logged
-        writer.write("info", "stopped", {name: value for name, value in facts.items() if name not in own})
+        facts = done.to_json()
+        writer.write("info", "stopped", {name: facts[name] for name in LOGGED})
     elif not is_quiet:
-        for part in (*_report_lines(done), display.line(_report_text(done))):
-            out.stderr().print(part, crop=False)
+        display.print_to(out.stderr(), done.lines(verbose=out.verbosity() > 0))
     if out.wants_json():
-        out.print_json(facts)
-    return code
+        out.print_json(done.to_json())
+    return done.exit_code
 
 
 class Unmet(Part, frozen=True):
@@ -409,11 +255,12 @@ def wait(
 
 def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStatus | None, Sequence[UnmetCondition]]:
     """The status, None if it cannot be read just now, and which conditions are unmet."""
+    from mirror_engine.mirror import status_of
     from mirror_engine.monitoring.wait_conditions import UnmetCondition, file_not_applied, tables_not_caught_up
 
     schema = mirror.config.delta_default_schema
     try:
-        status = mirror.status(file)
+        status = status_of(mirror, file)
     except TransientError as error:  # the next check may succeed
         return None, [UnmetCondition("", "", error.message, error.help)]
     unmet = file_not_applied(status, file, tables, schema) if file else tables_not_caught_up(status, tables, schema)

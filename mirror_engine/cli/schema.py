@@ -1,7 +1,7 @@
 """`schema`: JSON schemas of files that publishers and users write, and of what commands print with `--json` and log.
 
-Those of documents are made of the commands' results, that of the options of `Config`. Others are in `schemas/`, without
-what follows from a rule, which is added here.
+Those of documents are made of the commands' results, that of the options of `Config`. Those of a publisher's files and
+of the log are in `schemas/`, without what follows from a rule, which is added here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from msgspec import UNSET, UnsetType
@@ -25,10 +25,11 @@ from mirror_engine.cli.options import command, default_text
 from mirror_engine.cli.output import SCHEMA_VERSION, report, wants_json
 from mirror_engine.config import any_case, option_name, options
 from mirror_engine.errors import UsageError
-from mirror_engine.results import Part, Result
+from mirror_engine.results import CommandError, Part, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import UnionType
 
     Schema = dict[str, Any]
 
@@ -97,19 +98,18 @@ def schema_of(name: str) -> Schema:
     """The whole JSON schema of one of `NAMES`."""
     if name == CONFIG:
         return _config()
-    result = command_named(_OUTPUTS[name]).result if name in _OUTPUTS else None
-    found = _derived(result) if result else _read(name)
     if name in OF_FILES:
-        found = _each(_widened_part, found)
-    elif result:
-        envelope = {"schema_version": {"const": SCHEMA_VERSION}, "command": {"const": _OUTPUTS[name]}}
-        found |= {"properties": envelope | found["properties"], "required": [*envelope, *found["required"]]}
+        found = _each(_widened_part, _read(name))
+    elif name == LOG:
+        found = _complete(_read(name))
     else:
-        document: Schema = {"schema_version": {"const": SCHEMA_VERSION}, "command": {"const": _OUTPUTS.get(name)}}
-        if name == ERROR:
-            document["command"] = {"enum": [*ALL_COMMANDS, None], "description": "that failed"}
-        found = _complete({**found, "properties": ({} if name == LOG else document) | found.get("properties", {})})
-        found["$defs"] = _used(found, _complete(_read("definitions")["$defs"]))
+        result = command_named(_OUTPUTS[name]).result if name in _OUTPUTS else CommandError
+        command = (
+            {"const": _OUTPUTS[name]}
+            if name in _OUTPUTS
+            else {"enum": [*ALL_COMMANDS, None], "description": "that failed"}
+        )
+        found = _derived(result, {"schema_version": {"const": SCHEMA_VERSION}, "command": command})
     if not found.get("$defs", True):
         del found["$defs"]
     return {"$schema": DIALECT, "title": f"mirror-engine: {name}", **found}
@@ -127,11 +127,12 @@ def _config() -> Schema:
     return {"$schema": DIALECT, "title": f"mirror-engine: {CONFIG}", "description": about, "type": "object", **closed}
 
 
-def _derived(result: type[Result]) -> Schema:
-    """The schema of a result and its parts: types from annotations, meanings from docstrings."""
+def _derived(result: type[Result] | UnionType | None, envelope: Schema) -> Schema:
+    """The schema of a result, or of one of several: types from annotations, meanings from docstrings."""
     from msgspec.json import schema_components
 
-    _, parts = schema_components([result], ref_template=f"{_DEFINITION}{{name}}")
+    results: Sequence[type[Result]] = get_args(result) or (result,)
+    _, parts = schema_components(results, ref_template=f"{_DEFINITION}{{name}}")
     kinds: dict[str, type[Part]] = {}
     pending: list[type[Part]] = [Part]
     while pending:
@@ -139,7 +140,14 @@ def _derived(result: type[Result]) -> Schema:
         kinds |= {each.__name__: each for each in below}
         pending += below
     parts = {name: _described(kinds[name], part) if name in kinds else part for name, part in sorted(parts.items())}
-    return {**parts.pop(result.__name__), "$defs": parts}
+    if len(results) > 1:
+        about = " ".join(parts[each.__name__]["description"] for each in results)
+        several = [{"$ref": f"{_DEFINITION}{each.__name__}"} for each in results]
+        found: Schema = {"description": about, "type": "object", "properties": {}, "required": [], "anyOf": several}
+    else:
+        found = parts.pop(results[0].__name__)
+    whole = {"properties": envelope | found["properties"], "required": [*envelope, *found["required"]]}
+    return {**found, **whole, "$defs": parts}
 
 
 def _described(kind: type[Part], part: Schema) -> Schema:
@@ -182,19 +190,6 @@ def _complete(found: Schema) -> Schema:
 
     completed: Schema = _each(with_required, found)
     return completed
-
-
-def _used(found: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """The definitions that a schema refers to, directly or through others."""
-    used: dict[str, Schema] = {}
-    pending = [found]
-    while pending:
-        text = json.dumps(pending.pop())
-        for name in re.findall(rf'"{re.escape(_DEFINITION)}(\w+)"', text):
-            if name not in used:
-                used[name] = definitions[name]
-                pending.append(definitions[name])
-    return {name: used[name] for name in definitions if name in used}
 
 
 def _widened_part(part: Schema) -> Schema:

@@ -156,11 +156,11 @@ def doctor(root: Path, config: Config) -> int:
 
 def _delta_tables(root: Path, config: Config) -> list[Check]:
     """One check for each Delta table that the engine did not leave as it is, or one for all."""
-    from mirror_engine.mirror import Mirror
+    from mirror_engine.mirror import Mirror, status_of
 
     try:
         with Mirror(root, config) as mirror:
-            tables = mirror.status().tables
+            tables = status_of(mirror).tables
     except TransientError as error:
         return [Check("Delta tables", ok=False, found=error.message, help=error.help or None)]
     wrong = [

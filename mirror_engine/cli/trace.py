@@ -31,10 +31,11 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
     Exit codes: 0 shown · 2 usage error: no such table or key · 3 the Delta table differs from its change files · 4
     temporary: storage; retry
     """
+    from mirror_engine.mirror import snapshot_of
     from mirror_engine.tools.trace.context import open_trace
     from mirror_engine.tools.trace.row import trace_row
 
-    with mirror.snapshot() as snapshot:
+    with snapshot_of(mirror) as snapshot:
         found = trace_row(open_trace(snapshot, table), key)
     out.report(found)
     return exits.NEEDS_ATTENTION if found.matches_delta is False else exits.SUCCESS
@@ -53,10 +54,11 @@ def file(mirror: Mirror, table: str, name: str) -> None:
 
     Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
     """
+    from mirror_engine.mirror import snapshot_of
     from mirror_engine.tools.trace.context import open_trace
     from mirror_engine.tools.trace.file import trace_file
 
-    with mirror.snapshot() as snapshot:
+    with snapshot_of(mirror) as snapshot:
         out.report(trace_file(open_trace(snapshot, table), name))
 
 
@@ -75,11 +77,12 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
 
     Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
     """
+    from mirror_engine.mirror import snapshot_of
     from mirror_engine.tools.trace.context import open_trace
     from mirror_engine.tools.trace.file import trace_what_if
 
     if not (skip or swap):
         raise click.UsageError("nothing to change: give --skip FILE or --swap FILE,FILE", click.get_current_context())
     changes = [*(f"skip={name}" for name in skip), *(f"swap={names}" for names in swap)]
-    with mirror.snapshot() as snapshot:
+    with snapshot_of(mirror) as snapshot:
         out.report(trace_what_if(open_trace(snapshot, table), changes, limit=limit or None))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.explain import known_code
@@ -32,6 +31,7 @@ from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.text import count
 from mirror_engine.storage.roots import pasted
+from mirror_engine.tools.validation import Validation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mirror_engine.tools.validate import ValidationReport, ValidationTarget
 
 
-@command(root="own", config=(*READING, *DROPPING, "memory_limit"))
+@command(root="own", config=(*READING, *DROPPING, "memory_limit"), result=Validation)
 @click.argument(
     "paths",
     metavar="[PATH]...",
@@ -120,16 +120,17 @@ def validate(
         out.note(f"{write_baseline}: {count(written, 'finding')} recorded")
         return exits.SUCCESS
     reports = [each.suppress(lambda found, each: each.code in codes or known(found, each)) for each in reports]
+    done = Validation(
+        not any(each.is_failing for each in reports), [each.checked(config.delta_default_schema) for each in reports]
+    )
     if out.wants_json() or report_format == "json":
-        targets = [found.to_json(config.delta_default_schema) for found in reports]
-        out.print_json({"ok": all(target["ok"] for target in targets), "targets": targets})
+        out.print_json(done.to_json())
     elif report_format == "text":
-        for path, found in zip(paths, reports, strict=True):
-            out.report({}, [*([display.line(f"{path}:", "bold")] if len(reports) > 1 else []), *forms.text(found)])
+        out.report(done, done.lines(all_tables=out.verbosity() > 0))
     else:
         render = {"github": forms.github, "junit": forms.junit, "sarif": forms.sarif}[report_format]
-        sys.stdout.write(render(*reports))
-    return exits.NEEDS_ATTENTION if any(each.is_failing for each in reports) else exits.SUCCESS
+        sys.stdout.write(render(*done.targets))
+    return exits.SUCCESS if done.ok else exits.NEEDS_ATTENTION
 
 
 def _check_combinations(

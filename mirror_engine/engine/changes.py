@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mirror_engine.events import (
@@ -17,7 +16,6 @@ from mirror_engine.events import (
     TableMaintained,
     TableResumed,
 )
-from mirror_engine.landing_zone.text import count, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,12 +53,6 @@ class TableChange:
     files: int = 0
     times: int = 1
     at: float = 0.0
-
-    def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.at, UTC)
-        more = ", ".join(filter(None, [self.reason, count(self.files, "file") if self.files else ""]))
-        what = printable(f"{self.table.normalized} {self.kind.replace('_', ' ')}")
-        return f"{at:%Y-%m-%d %H:%M:%S} UTC  {what}{f': {more}' if more else ''}"
 
     @classmethod
     def of(cls, event: Event, at: float) -> TableChange | None:

@@ -64,9 +64,14 @@ class RunResult(StrEnum):
     NEEDS_ATTENTION = "needs_attention"  # a table is halted or blocked: exit 3
     CAUGHT_UP = "caught_up"  # exit 0
 
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a process that ends so."""
+        return {"failed": 1, "retry": 4, "needs_attention": 3, "caught_up": 0}[self.value]
+
 
 @dataclass(frozen=True)
-class SyncReport:
+class RunReport:
     """What `sync` or `run` did.
 
     Attributes:
@@ -90,24 +95,6 @@ class SyncReport:
     ignored: Mapping[TableName | None, Sequence[Diagnostic]] = field(default_factory=dict)
     changes: Sequence[TableChange] = ()
     lost: Mapping[TableName, Sequence[Diagnostic]] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        files, rows = count(self.files_applied, "file"), count(self.rows_applied, "row")
-        where = f"{count(self.tables_applied, 'table')} in {count(self.commits, 'commit')}"
-        done = f"Applied {files} ({rows}) to {where}" if self.commits else "Nothing to apply"
-        lines = [f"Dropped {printable(name.normalized)}." for name in self.dropped]
-        lines += [f"{done} ({self.duration_seconds:.1f}s): {self.result.value.replace('_', ' ')}."]
-        for name, failure in self.failures.items():
-            lines.append(f"{printable(name.normalized) if name else 'landing zone'}: {failure.message}")
-        for name, state in self.states.items():
-            if needs_attention(state):
-                lines.append(f"{printable(name.normalized)}: {state.code}")
-        return "\n".join(lines)
-
-    @property
-    def dropped(self) -> tuple[TableName, ...]:
-        """Tables that were dropped; some are there again, rebuilt."""
-        return tuple(sorted({change.table for change in self.changes if change.kind == "dropped"}))
 
 
 @dataclass
@@ -185,7 +172,7 @@ class Engine:
         """Tables whose plans are being carried out."""
         return self._scheduler.in_progress.keys()
 
-    def sync(self, stop: threading.Event, *, final: Collection[RunResult] = (), is_listed: bool = False) -> SyncReport:
+    def sync(self, stop: threading.Event, *, final: Collection[RunResult] = (), is_listed: bool = False) -> RunReport:
         """Run cycles until all that the first one listed is applied; what lands meanwhile prolongs none of them.
 
         After a cycle that fails and is not `final`, retry, with pauses. Where the poller has just listed all
@@ -222,7 +209,7 @@ class Engine:
                         return True
         return False
 
-    def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> SyncReport:
+    def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> RunReport:
         """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""
         clock, idle_scans = self.context.clock, 0
         listed_at, is_whole = -math.inf, True  # when all folders were listed last; whether they are now
@@ -249,7 +236,7 @@ class Engine:
             watcher.wait(pause)
         return self.finish()
 
-    def finish(self) -> SyncReport:
+    def finish(self) -> RunReport:
         """Wait for the tables in progress, and plan what is left, for the report; no further batch begins."""
         stopped = threads().event()
         stopped.set()
@@ -260,7 +247,7 @@ class Engine:
             self._count(self.last.commits)
         return self.report()
 
-    def report(self) -> SyncReport:
+    def report(self) -> RunReport:
         """What has been done so far."""
         seconds = self.context.clock.timer() - self._started
         found: dict[TableName | None, Sequence[Diagnostic]] = {
@@ -280,7 +267,7 @@ class Engine:
             if (rows := tuple(each for each in progress.diagnostics if each.code == LOST_ROWS))
         }
         failures = self.last.failures
-        return SyncReport(self.last.run_result, *numbers, states, failures, ignored, self._changes.all(), gone)
+        return RunReport(self.last.run_result, *numbers, states, failures, ignored, self._changes.all(), gone)
 
     @property
     def idle_tables(self) -> list[TableName]:

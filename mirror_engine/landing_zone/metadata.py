@@ -368,10 +368,6 @@ class PartnerEvents:
     source_type: str = ""
     source_version: str = ""
 
-    def to_json(self) -> dict[str, str]:
-        """The same as plain values."""
-        return {"name": self.partner_name, "source_type": self.source_type, "source_version": self.source_version}
-
 
 def parse_partner_events(content: bytes) -> PartnerEvents | None:
     """The file's content; None if it is not a JSON object (ME006)."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import CATALOG
@@ -20,16 +19,18 @@ from mirror_engine.landing_zone.states import (
     Unlisted,
 )
 from mirror_engine.landing_zone.text import count, printable
-from mirror_engine.results import CountedFinding, iso_text, utc
+from mirror_engine.results import Count, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from mirror_engine.display import Found
     from mirror_engine.events import DropReason
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
 
+NO_FOLDERS = "The landing zone has no table folders."
 START_ENGINE = "no engine is running: start `mirror-engine run`, or apply pending files once with `mirror-engine sync`"
 DROPPED_BECAUSE: dict[DropReason | str, str] = {
     "deleted": "folder deleted",
@@ -37,27 +38,41 @@ DROPPED_BECAUSE: dict[DropReason | str, str] = {
     "rebuild": "to be rebuilt",
     "removed": "Delta table removed by others",
 }
-URGENCY: dict[type[TableState], str] = {  # `stuck` needs attention
+Urgency = Literal["stuck", "idle", "busy", "well"]  # most urgent first
+URGENCY: dict[type[TableState], Urgency] = {  # `stuck` needs attention
     CaughtUp: "well",
-    **dict.fromkeys((Loading, Behind, Deleted), "busy"),
-    **dict.fromkeys((Unconfigured, Empty), "idle"),
-    **dict.fromkeys((Halted, Blocked, Unlisted), "stuck"),
+    Loading: "busy",
+    Behind: "busy",
+    Deleted: "busy",
+    Unconfigured: "idle",
+    Empty: "idle",
+    Halted: "stuck",
+    Blocked: "stuck",
+    Unlisted: "stuck",
 }
-_Result = TypeVar("_Result")
 
 
-class Readable:
-    """A result whose `str` is text for people; a notebook shows it as it is printed."""
+class TableCounts(Part, frozen=True):
+    """Numbers of tables; each table counts once.
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+    Attributes:
+        need_attention: halted, blocked, unlisted, failed, or with lost files
+        pending: with pending files or a pending drop alone
+        empty: without a change file
+        unconfigured: without metadata
+    """
 
-
-class Lines(Readable, list[_Result]):
-    """Results, each of which is a line of text."""
+    caught_up: Count = 0
+    need_attention: Count = 0
+    pending: Count = 0
+    empty: Count = 0
+    unconfigured: Count = 0
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self))
+        """`11 tables: 4 caught up, 6 need attention, 1 pending.`; kinds without a table are left out."""
+        counts = self.to_json()
+        texts = [f"{number:,} {KINDS[kind][number > 1]}" for kind, number in counts.items() if number]
+        return f"{count(sum(counts.values()), 'table')}: {', '.join(texts)}."
 
 
 def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one sentence for each of the closed set
@@ -142,30 +157,11 @@ def kind_of(state: TableState, *, is_stuck: bool) -> str:
             return "need_attention"
 
 
-def tally(kinds: Iterable[str]) -> dict[str, int]:
-    """How many tables there are of each kind."""
-    counts = dict.fromkeys(KINDS, 0)
-    for kind in kinds:
-        counts[kind] += 1
-    return counts
-
-
-def tally_text(counts: Mapping[str, int]) -> str:
-    """`11 tables: 4 caught up, 6 need attention, 1 pending.`; kinds without a table are left out."""
-    texts = [f"{number:,} {KINDS[kind][number > 1]}" for kind, number in counts.items() if number]
-    return f"{count(sum(counts.values()), 'table')}: {', '.join(texts)}."
-
-
-def iso(seconds: float | None) -> str | None:
-    """`2026-11-02T08:15:29.500Z`; None stays None."""
-    return None if seconds is None else iso_text(utc(seconds))
-
-
-def lost_rows(diagnostics: Sequence[Diagnostic]) -> str:
+def lost_rows(found: Iterable[Found]) -> str:
     """What is to be added for rows that went with a Delta table that others removed (ME069)."""
-    return "".join(f"; {found.message} [{found.code}]" for found in diagnostics)
+    return "".join(f"; {each.coded_message}" for each in found)
 
 
-def counted_json(diagnostics: Iterable[tuple[Diagnostic, int]]) -> list[dict[str, Any]]:
-    """Diagnostics as plain values, each with its number of occurrences."""
-    return [CountedFinding.of(found, times).to_json() for found, times in diagnostics]
+def ignored_data(paths: int) -> str:
+    """What is to be added where all have caught up."""
+    return f", but {count(paths, 'path')} with data {'is' if paths == 1 else 'are'} ignored" if paths else ""

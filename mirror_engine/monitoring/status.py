@@ -14,25 +14,30 @@ from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import DIGITS, never_arrives
 from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.listing import UNLISTED
-from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, Unlisted, needs_attention
+from mirror_engine.landing_zone.states import (
+    CaughtUp,
+    Deleted,
+    Halted,
+    TableState,
+    Unconfigured,
+    Unlisted,
+    needs_attention,
+)
 from mirror_engine.landing_zone.text import count
 from mirror_engine.monitoring.fabric_errors import FabricTable, fabric_error
 from mirror_engine.monitoring.fabric_files import fabric_status, last_heartbeat
 from mirror_engine.monitoring.fabric_mirror import FabricTables
 from mirror_engine.monitoring.state_text import (
     URGENCY,
-    Readable,
-    counted_json,
+    TableCounts,
+    Urgency,
     describe,
     help_for,
-    iso,
     kind_of,
     lost_rows,
     notes,
-    tally,
-    tally_text,
 )
-from mirror_engine.results import Count, Part, TableReference, fields_json
+from mirror_engine.results import Count, Part
 from mirror_engine.storage.base import at_once
 from mirror_engine.tables.base import Way
 
@@ -117,11 +122,12 @@ class TableStatus:
         return describe(self.name, self.state) + bare + lost + rows + notes(self.ignored, failure)
 
     def help(self, *, engine_running: bool) -> str:
-        """What to do about the last failure, or else the state, or lost files; empty if nothing is to be done."""
+        """What to do about the last failure, or else the state, lost files or rows; empty if nothing is to be done."""
         help = self.last_failure["help"] if self.last_failure else ""
-        help = help or help_for(self.state, engine_running=engine_running, lost=self.rows_lost)
+        help = help or help_for(self.state, engine_running=True, lost=self.rows_lost)
         help = help or ("send the lost changes again, then rebuild the table" if self.lost_files else "")
-        return help or next((found.help for found in self.rows_lost), "")
+        help = help or next((found.help for found in self.rows_lost), "")
+        return help or help_for(self.state, engine_running=engine_running)
 
     @property
     def rows_lost(self) -> Sequence[Diagnostic]:
@@ -139,9 +145,11 @@ class TableStatus:
         return needs_attention(self.state) or self.lost_files > 0 or self.would_reject is not None
 
     @property
-    def urgency(self) -> str:
+    def urgency(self) -> Urgency:
         """That of the state; `stuck` of one that failed, lost files or would halt, `idle` of one that ignored data."""
-        state = "stuck" if self.last_failure or self.lost_files or self.would_reject else URGENCY[type(self.state)]
+        state: Urgency = (
+            "stuck" if self.last_failure or self.lost_files or self.would_reject else URGENCY[type(self.state)]
+        )
         return "idle" if state == "well" and any(map(never_arrives, self.ignored)) else state
 
     @property
@@ -149,36 +157,17 @@ class TableStatus:
         return tuple(file for file in self.files if file.state != "applied")
 
     @property
-    def watermark(self) -> str:
-        match list(self.watermarks.values()):
-            case []:
-                return "-"
-            case [only]:
-                return str(only)
-            case several:
-                return f"{len(several)} partitions"
-
-    def summary_json(self, *, engine_running: bool = True) -> dict[str, Any]:
-        """All but its files and diagnostics, which may be many."""
-        names = ["message", "last_failure", "fabric_status", "fabric_error", "blocked_by", "would_reject", "watermarks"]
-        names += ["next_files", "rows_processed", "bytes_processed", "row_count", "columns", "delta_version"]
-        return {
-            **TableReference.of(self.name, self.delta_folder).to_json(),
-            "state": self.state.code,
-            **fields_json(self, *names),
-            "help": self.help(engine_running=engine_running) or None,
-            "pending_files": len(self.pending_files),
-            "lag_seconds": round(self.lag_seconds, 3),
-            "last_commit_at": iso(self.last_commit_at),
-        }
-
-    def to_json(self, *, engine_running: bool = True) -> dict[str, Any]:
-        many = {**fields_json(self, "files", "ignored"), "diagnostics": counted_json(self.diagnostics)}
-        return {**self.summary_json(engine_running=engine_running), **many}
+    def own_diagnostic(self) -> Diagnostic | None:
+        """The diagnostic of the state, if that has one."""
+        match self.state:
+            case Halted(diagnostic) | Unconfigured(diagnostic) | Deleted(diagnostic) | Unlisted(diagnostic):
+                return diagnostic
+            case _:
+                return None
 
 
 @dataclass(frozen=True)
-class MirrorStatus(Readable):
+class MirrorStatus:
     """A mirrored database at one moment."""
 
     root: str
@@ -203,36 +192,16 @@ class MirrorStatus(Readable):
         return tuple(found for found in self.diagnostics if found.code == UNLISTED)
 
     @property
-    def counts(self) -> Mapping[str, int]:
-        """How many tables there are of each kind in `words.KINDS`."""
+    def counts(self) -> TableCounts:
+        """How many tables there are of each kind."""
         is_stuck = (table.needs_attention or table.urgency == "stuck" for table in self.tables)
-        return tally(kind_of(table.state, is_stuck=stuck) for table, stuck in zip(self.tables, is_stuck, strict=True))
+        kinds = (kind_of(table.state, is_stuck=stuck) for table, stuck in zip(self.tables, is_stuck, strict=True))
+        return TableCounts(**Counter(kinds))
 
     @property
     def is_worked_on(self) -> bool:
         """Whether pending files need no other engine: one is running, or Fabric mirrors it."""
         return self.engine_running or self.fabric is not None
-
-    def __str__(self) -> str:
-        found = (diagnostic.full_message for diagnostic in self.diagnostics)
-        return "\n".join([*found, *(table.message for table in self.tables), tally_text(self.counts)])
-
-    def facts_json(self) -> dict[str, Any]:
-        """All but its tables."""
-        lease = self.lease
-        times = lease and {"since": iso(lease.since), "renewed_at": iso(lease.renewed_at), "is_held": not lease.is_over}
-        return {
-            **fields_json(self, "root", "zone", "partner", "engine_running", "fabric", "last_failure", "diagnostics"),
-            "lease": times and {**fields_json(lease, "host", "process"), **times},
-            "last_heartbeat_at": iso(self.last_heartbeat_at),
-            "next_scan_at": iso(self.next_scan_at),
-            "scan_requests": dict(self.scan_requests) or None,
-            "counts": self.counts,
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        tables = [table.to_json(engine_running=self.is_worked_on) for table in self.tables]
-        return {**self.facts_json(), "tables": tables}
 
 
 def mirror_status(  # noqa: PLR0913 - independent facts

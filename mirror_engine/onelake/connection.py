@@ -10,23 +10,27 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Self
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
+from msgspec import Meta
 
+from mirror_engine.display import verbatim
 from mirror_engine.errors import SetupError, TransientError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.monitoring.wait_conditions import UnmetCondition
-from mirror_engine.onelake.hosts import DFS, LOOPBACK
+from mirror_engine.onelake.hosts import LOOPBACK
+from mirror_engine.results import Count, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from mirror_engine.display import Lines
     from mirror_engine.onelake.hosts import PassedHost
 
 START_SECONDS = 60.0
@@ -43,6 +47,7 @@ VARIABLES = (  # of a publisher, but PATH; some programs read only one spelling 
     *("FABRIC_WORKSPACE_ID", "FABRIC_MIRRORED_DATABASE_ID"),
     *("MIRROR_ENGINE_FAULT_API", "MIRROR_ENGINE_FAULT_API_TOKEN"),
 )
+Guid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 _TOKEN = re.compile(r"[!-~]+")
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
@@ -109,52 +114,75 @@ class Listening:
         return f"[{text}]" if ":" in text else text
 
 
-@dataclass(frozen=True)
-class ConnectionInfo:
-    """A running emulator as a publisher sees it."""
+class ConnectionInfo(Result, frozen=True):
+    """The running emulator, as a publisher sees it.
 
-    store: str  # the served folder
-    pid: int  # of the emulator's process
-    workspace: str  # the default mirrored database
-    workspace_id: str
+    Attributes:
+        store: the served folder
+        pid: of the emulator's process
+        workspace: of the default mirrored database
+        item: the default mirrored database
+        environment: variables of a publisher; `PATH` is to be prepended
+        https: for clients with tokens
+        http: for keys, SAS or nothing
+        page: of the tables
+        has_engines: false: only the storage
+        landing_zone: production's URL
+    """
+
+    store: str
+    pid: Count
+    workspace: str
+    workspace_id: Guid
     item: str
-    item_id: str
-    environment: Mapping[str, str]  # variables to set; `PATH` holds what is to be prepended
-    https: str  # the listeners' own URLs
+    item_id: Guid
+    environment: Mapping[str, str]
+    https: str
     http: str
-    page: str  # the status page's URL
-    has_engines: bool  # whether tables are replicated, not only stored
-
-    @property
-    def landing_zone(self) -> str:
-        return f"https://onelake.{DFS}/{self.workspace_id}/{self.item_id}/Files/LandingZone"
+    page: str
+    has_engines: bool
+    landing_zone: str
 
     @property
     def token(self) -> str:
         """The token that requests must carry, if the emulator was started with one; else any text."""
         return self.environment["AZURE_CLIENT_SECRET"]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"landing_zone": self.landing_zone}
-
     def exports(self) -> Sequence[str]:
+        """The environment as lines for a shell."""
         lines = [f"export {name}={shlex.quote(text)}" for name, text in self.environment.items() if name != "PATH"]
         return [*lines, f'export PATH={shlex.quote(self.environment["PATH"])}:"$PATH"']
 
     def around(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """An environment with the emulator's variables."""
         path = os.pathsep.join(filter(None, (self.environment["PATH"], environ.get("PATH"))))
         return {**environ, **self.environment, "PATH": path}
 
-    def lines(self) -> Sequence[str]:
-        return [
-            *self.exports(),
-            f"# workspace     {self.workspace}  {self.workspace_id}",
-            f"# item          {self.item}  {self.item_id}",
-            f"# landing zone  {self.landing_zone}",
-            f"# page          {self.page}",
-            f"# direct        {self.https} (tokens)  {self.http} (account key, SAS, none)",
-            '# Java          export JAVA_TOOL_OPTIONS="$MIRROR_ENGINE_JAVA_OPTIONS"',
-        ]
+    def text(self) -> Lines:
+        yield from map(verbatim, self.exports())
+        yield verbatim(f"# workspace     {self.workspace}  {self.workspace_id}")
+        yield verbatim(f"# item          {self.item}  {self.item_id}")
+        yield verbatim(f"# landing zone  {self.landing_zone}")
+        yield verbatim(f"# page          {self.page}")
+        yield verbatim(f"# direct        {self.https} (tokens)  {self.http} (account key, SAS, none)")
+        yield verbatim('# Java          export JAVA_TOOL_OPTIONS="$MIRROR_ENGINE_JAVA_OPTIONS"')
+
+
+class UndoLines(Result, frozen=True):
+    """Lines for a shell that remove the emulator's variables again, with `--unset`."""
+
+    store: str
+    lines: Sequence[str]
+
+    @classmethod
+    def of(cls, store: Path, path: str) -> Self:
+        """Make those of a STORE, for a shell with that PATH."""
+        kept = [folder for folder in path.split(os.pathsep) if folder != str(StateFolder(store).programs)]
+        unset = (f"unset {name}" for name in VARIABLES)
+        return cls(str(store), [*unset, f"export PATH={shlex.quote(os.pathsep.join(kept))}"])
+
+    def text(self) -> Lines:
+        yield from map(verbatim, self.lines)
 
 
 class StateFolder:
@@ -180,15 +208,9 @@ class StateFolder:
         """The connection info; None where there is none, or another version's."""
         try:
             values = json.loads(self.info.read_text(encoding="utf-8"))
-            return ConnectionInfo(**{name: values[name] for name in ConnectionInfo.__dataclass_fields__})
+            return ConnectionInfo(**{name: values[name] for name in ConnectionInfo.__struct_fields__})
         except (FileNotFoundError, ValueError, KeyError):
             return None
-
-
-def undo_lines(store: Path, path: str) -> Sequence[str]:
-    """Lines for a shell with that PATH, which undo a STORE's exports."""
-    kept = [folder for folder in path.split(os.pathsep) if folder != str(StateFolder(store).programs)]
-    return [*(f"unset {name}" for name in VARIABLES), f"export PATH={shlex.quote(os.pathsep.join(kept))}"]
 
 
 def running(store: Path) -> ConnectionInfo | None:

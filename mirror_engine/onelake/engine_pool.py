@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import ENGINE
-from mirror_engine.mirror import Mirror
+from mirror_engine.mirror import Mirror, status_of
 from mirror_engine.monitoring import fabric_errors, fabric_files
 from mirror_engine.monitoring.monitoring_files import HEARTBEAT_SECONDS
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
@@ -128,7 +128,7 @@ class _Engine:
 
 def _unmet(mirror: Mirror, status: DatabaseStatus) -> Sequence[UnmetCondition]:
     try:
-        unmet = tables_not_caught_up(mirror.status(), (), mirror.config.delta_default_schema)
+        unmet = tables_not_caught_up(status_of(mirror), (), mirror.config.delta_default_schema)
     except TransientError as problem:
         return [UnmetCondition("", status.value, problem.message, problem.help)]
     return [condition for condition in unmet if condition.table]  # a zone without tables misses nothing

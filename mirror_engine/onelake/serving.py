@@ -19,6 +19,7 @@ from starlette.routing import Match
 
 from mirror_engine.config import write_effective
 from mirror_engine.errors import RootLocked, UsageError
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.text import printable
 from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import CA_VARIABLES, UNFINISHED_PATH, ConnectionInfo, StateFolder
@@ -27,7 +28,7 @@ from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.errors import FabricApiError
 from mirror_engine.onelake.fabric_rest import BASE, fabric_app
 from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fabric_faults, with_table_faults
-from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK, TABLE, host_of, is_served
+from mirror_engine.onelake.hosts import DFS, FABRIC, LOGINS, LOOPBACK, TABLE, host_of, is_served
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.listeners import Listeners
@@ -244,6 +245,7 @@ class Server:
             http=http,
             page=f"{http}/",
             has_engines=plan.has_engines,
+            landing_zone=f"https://onelake.{DFS}/{item.workspace.id}/{item.id}/{ZONE}",
         )
 
     def _environment(self, proxy: str, authority: Authority, item: Item) -> dict[str, str]:

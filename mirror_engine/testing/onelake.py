@@ -15,12 +15,13 @@ from unittest.mock import patch
 
 from mirror_engine.config import Config
 from mirror_engine.engine.changes import Changes
-from mirror_engine.engine.cycle import RunResult, SyncReport
+from mirror_engine.engine.cycle import RunReport, RunResult
 from mirror_engine.errors import UsageError
 from mirror_engine.events import BatchCommitted, CycleEnded, RetryScheduled, ignore
 from mirror_engine.extras import install_command
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS
 from mirror_engine.landing_zone.states import Behind, Loading, needs_attention
+from mirror_engine.monitoring.sync_results import SyncReport
 from mirror_engine.storage.store_url import local_folder
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from mirror_engine.testing.mirror import MirrorInTest
@@ -97,7 +98,7 @@ class EmulatedMirror(MirrorInTest):
         self._has_failed, self._changes = False, Changes(time.time, ignore)
         while True:
             is_running = self._server.poll()
-            tables = self.status().tables
+            tables = self._status().tables
             is_busy = self._last_batches or any(isinstance(table.state, (Behind, Loading)) for table in tables)
             seconds = time.monotonic() - started
             if not (is_busy and is_running) or self._has_failed or seconds > SYNC_SECONDS or (stop and stop.is_set()):
@@ -106,7 +107,7 @@ class EmulatedMirror(MirrorInTest):
         is_stuck = any(needs_attention(state) for state in states.values())
         result = RunResult.NEEDS_ATTENTION if is_stuck else RunResult.CAUGHT_UP
         commits = self._commits[first:]
-        return SyncReport(
+        done = RunReport(
             RunResult.RETRY if self._has_failed else result,
             len(commits),
             sum(len(commit.files) for commit in commits),
@@ -116,6 +117,7 @@ class EmulatedMirror(MirrorInTest):
             states,
             changes=self._changes.all(),
         )
+        return SyncReport.of_run(done, self.config.delta_default_schema)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache, partial
@@ -24,6 +24,7 @@ from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import needs_attention
+from mirror_engine.mirror import status_of
 from mirror_engine.publish import Folder
 from mirror_engine.results import as_json
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
@@ -374,7 +375,7 @@ class Harness(AbstractContextManager["Harness"]):
         """What is wrong in the end; empty where the mirrored tables equal the source's."""
         if any(thread.is_alive() for thread in self._concurrent):
             return [f"a concurrent run was still waiting {CONCURRENT_END_SECONDS:g} s after the first was done"]
-        halted = [described(table).strip() for table in self._mirror.status().tables if needs_attention(table.state)]
+        halted = [described(table).strip() for table in status_of(self._mirror).tables if needs_attention(table.state)]
         if self._failure is not None:
             return [f"the publisher keeps failing: {raised_where(self._failure)}", *halted]
         problems = []
@@ -493,7 +494,7 @@ class ConformanceReport:
             raise AssertionError(str(self))
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [as_json(result) for result in self.results]
+        return [as_json(asdict(result)) for result in self.results]
 
 
 def check_publisher(publish: Publish, *, only: Collection[str] = (), config: Config | None = None) -> ConformanceReport:

@@ -27,10 +27,8 @@ from mirror_engine.landing_zone.listing import Kind, partition_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
-from mirror_engine.landing_zone.text import count, printable
 from mirror_engine.monitoring.fabric_errors import fabric_message
-from mirror_engine.monitoring.state_text import Readable, counted_json, describe
-from mirror_engine.results import TableReference, fields_json
+from mirror_engine.monitoring.state_text import describe
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, ZoneView
@@ -38,6 +36,14 @@ from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tools.dry_run import DryRun, first_numbers
+from mirror_engine.tools.validation import (
+    CheckedFinding,
+    CheckedTable,
+    CheckedZone,
+    FindingCounts,
+    UnappliedFile,
+    blocks_progress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,11 +62,6 @@ BASELINE_FORMAT = 1
 _BASELINE_FIELDS = ("landing_zone", "code", "path", "column")
 _TIED = "ME028"
 _NO_ID = "-"
-
-
-def blocks_progress(diagnostic: Diagnostic) -> bool:
-    """Whether files are not applied because of it until it is resolved (LZ-3.3, LZ-4.17), or never."""
-    return diagnostic.has(Trait.BLOCKS) or diagnostic.severity is Severity.ERROR or never_arrives(diagnostic)
 
 
 @dataclass(frozen=True)
@@ -82,23 +83,28 @@ class TableReport:
         """The diagnostics as they are shown: see `causes.findings`."""
         return findings(self.diagnostics, itemgetter(0))
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether files of it are not applied because of a diagnostic that is not suppressed."""
-        return any(blocks_progress(diagnostic) for diagnostic, _ in self.diagnostics)
-
-    def to_json(self, default_schema: str) -> dict[str, Any]:
+    def checked(self, report: ValidationReport, default_schema: str) -> CheckedTable:
+        """What is shown of it."""
         name = TableName.from_folder(self.name)
-        return {
-            **TableReference.of(name, name.delta_folder(default_schema)).to_json(),
-            **fields_json(self, "state", "message", "files", "rows", "fabric_error"),
-            "not_applied": [{"path": path, "reason": reason} for path, reason in self.not_applied],
-            "diagnostics": counted_json(self.findings),
-        }
+        not_applied = [UnappliedFile(path, reason) for path, reason in self.not_applied]
+        facts = self.state, self.message, self.files, not_applied, self.rows, self.fabric_error
+        found = [report.checked_finding(*each, self.line_of(each[0])) for each in self.findings]
+        return CheckedTable.of(name, name.delta_folder(default_schema), *facts, found)
+
+    def line_of(self, diagnostic: Diagnostic) -> int | None:
+        """The 1-based line of a row in delimited text, or of invalid JSON; None in Parquet and without a row.
+
+        Below a header of one line a row is one line, unless cells before it contain line ends or blank lines were
+        skipped.
+        """
+        if diagnostic.row is not None:
+            return diagnostic.row + 1 if self.is_text else None
+        number = dict(diagnostic.details).get("line", "") if diagnostic.code == "ME010" else ""
+        return int(number) if number.isdecimal() else None
 
 
 @dataclass(frozen=True)
-class ValidationReport(Readable):
+class ValidationReport:
     """The findings in a landing zone, or a part of one."""
 
     tables: tuple[TableReport, ...] = ()  # in the order of the zone
@@ -106,6 +112,7 @@ class ValidationReport(Readable):
     landing_zone: str = ""  # its path, `/` between parts; `""` for the working folder
     fail_on: Severity = Severity.ERROR  # the lowest that fails the check
     suppressed: int = 0  # diagnostics that are left out because of `--ignore` or a baseline
+    path: str = ""  # what was checked, as it was given
     partner_name: str = ""  # what the publisher calls itself; `""` if it does not (LZ-1.8)
 
     def all(self) -> Iterator[Counted]:
@@ -113,30 +120,6 @@ class ValidationReport(Readable):
         yield from self.diagnostics
         for table in self.tables:
             yield from table.diagnostics
-
-    @property
-    def zone_findings(self) -> tuple[Counted, ...]:
-        """Those about the zone itself, as they are shown."""
-        return findings(self.diagnostics, itemgetter(0))
-
-    def findings(self) -> Iterator[Counted]:
-        """What is shown and counted: one finding for each cause, the zone's own first."""
-        yield from self.zone_findings
-        for table in self.tables:
-            yield from table.findings
-
-    def __str__(self) -> str:
-        lines = []
-        for name, found in [("", self.zone_findings), *((table.name, table.findings) for table in self.tables)]:
-            report = next((table for table in self.tables if table.name == name), None)
-            if report:
-                applied = f"{count(len(report.files), 'file')} ({count(report.rows, 'row')})"
-                lines.append(f"{printable(report.name)}: {report.state.replace('_', ' ')}, {applied}")
-            for diagnostic, _ in found:
-                lines.append(f"  {diagnostic.severity.value}: {diagnostic.full_message}")
-                lines += [f"    help: {diagnostic.help}"] if diagnostic.help else []
-        counts = [count(self.count(severity), severity.value) for severity in reversed(SEVERITY_ORDER)]
-        return "\n".join([*lines, f"{', '.join(counts)}: {'failed' if self.is_failing else 'passed'}"])
 
     def suppress(self, is_suppressed: Callable[[ValidationReport, Diagnostic], bool]) -> ValidationReport:
         def kept(diagnostics: tuple[Counted, ...]) -> tuple[Counted, ...]:
@@ -174,10 +157,6 @@ class ValidationReport(Readable):
         differs = diagnose("ME093", PARTNER_EVENTS_FILE, other=other.landing_zone)
         return replace(self, diagnostics=(*self.diagnostics, (differs, 1)))
 
-    def path_of(self, diagnostic: Diagnostic) -> str:
-        """A diagnostic's path from where the landing zone's path begins; `""` for the top itself."""
-        return "/".join(part for part in (self.landing_zone.rstrip("/"), diagnostic.path) if part and part != ".")
-
     def fails(self, diagnostic: Diagnostic) -> bool:
         """Whether it fails the check: by its severity, or because it blocks a table, whatever `fail_on` is."""
         severity = SEVERITY_ORDER.index(diagnostic.severity)
@@ -187,20 +166,17 @@ class ValidationReport(Readable):
     def is_failing(self) -> bool:
         return any(self.fails(diagnostic) for diagnostic, _ in self.all())
 
-    def count(self, severity: Severity) -> int:
-        """How many different diagnostics of a severity there are."""
-        return sum(diagnostic.severity is severity for diagnostic, _ in self.findings())
+    def checked_finding(self, found: Diagnostic, times: int, line: int | None = None) -> CheckedFinding:
+        """What is shown of a diagnostic."""
+        return CheckedFinding.of(found, times, line, self.fails(found))
 
-    def to_json(self, default_schema: str = "dbo") -> dict[str, Any]:
-        """The report as plain values; `default_schema` is that of tables outside a schema folder."""
-        return {
-            "landing_zone": self.landing_zone,
-            "suppressed": self.suppressed,
-            "ok": not self.is_failing,
-            "counts": {severity.value: self.count(severity) for severity in reversed(SEVERITY_ORDER)},
-            "tables": [table.to_json(default_schema) for table in self.tables],
-            "diagnostics": counted_json(self.zone_findings),
-        }
+    def checked(self, default_schema: str = "dbo") -> CheckedZone:
+        """What is shown: one finding for each cause; `default_schema` is that of tables outside a schema folder."""
+        tables = [table.checked(self, default_schema) for table in self.tables]
+        own = [self.checked_finding(*each) for each in findings(self.diagnostics, itemgetter(0))]
+        often = Counter(found.severity for found in (*own, *(found for table in tables for found in table.diagnostics)))
+        counts = FindingCounts(*(often[severity] for severity in reversed(SEVERITY_ORDER)))
+        return CheckedZone(self.path, self.landing_zone, not self.is_failing, counts, self.suppressed, tables, own)
 
 
 def check_landing_zone(target: ValidationTarget, tie_orders: int = 0) -> ValidationReport:
@@ -298,7 +274,9 @@ def report_of(
     if target.is_whole and zone.tables and target.storage.stat(f"{zone.folder}/{PARTNER_EVENTS_FILE}") is None:
         of_zone[diagnose("ME092", "")] = 1
     name = status.partner.partner_name if status.partner else ""
-    return ValidationReport(tuple(tables), tuple(of_zone.items()), target.landing_zone, partner_name=name)
+    return ValidationReport(
+        tuple(tables), tuple(of_zone.items()), target.landing_zone, path=str(target.path), partner_name=name
+    )
 
 
 def _ignored_data(

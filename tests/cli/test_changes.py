@@ -203,12 +203,10 @@ def test_sync_report_of_python_has_a_change(synced, case):
     act(synced)
     with Mirror(synced.root, Config(), writer=synced.writer) as mirror:
         report = mirror.sync()
-        assert [(str(change.table.normalized), change.kind) for change in report.changes] == [
+        assert [(change.table, change.change) for change in report.changes] == [
             (table, kind) for table, kind, _, _ in changes
         ]
-        assert [table.normalized for table in report.dropped] == [
-            name for name, kind, *_ in changes if kind == "dropped"
-        ]
+        assert report.dropped == [name for name, kind, *_ in changes if kind == "dropped"]
 
 
 @pytest.mark.slow
@@ -323,8 +321,8 @@ def test_maintenance_is_in_the_history(tmp_path, cli):
             items.insert({"Id": number})
             mirror.sync()
         assert mirror.maintain()["dbo/Items"]["files_removed"] == 3
-        (change,) = mirror.changes()
-    assert (change.table.normalized, change.kind, change.files) == ("Items", "maintained", 3)
+        (change,) = mirror.history().changes
+    assert (change.table, change.change, change.files) == ("Items", "maintained", 3)
     assert "maintained" in cli("history", "-C", tmp_path).out
 
 

@@ -48,7 +48,7 @@ def test_nothing_is_made_where_files_was_renamed(synced, cli, monkeypatch):
     """A new `Files` would hide that the old one was renamed, and be in its way."""
     monkeypatch.setattr("mirror_engine.monitoring.monitoring_files.HEARTBEAT_SECONDS", 0.01)
     (synced.root / "Files").rename(synced.root / "Files.old")
-    with Mirror(synced.root) as mirror, mirror.snapshot() as seen, heartbeat(seen.context):
+    with Mirror(synced.root) as mirror, mirror._snapshot() as seen, heartbeat(seen.context):
         time.sleep(0.1)
     for words in ("sync", "status --check", "plan", "validate", "maintain -q", "sync"):
         cli(*words.split(), synced.root)

@@ -152,7 +152,7 @@ def test_no_cell_of_a_broken_file_is_shown(tmp_path, secret, cli, caplog):
         item = ShownItem("1", "Sales", "Shop", DatabaseStatus.RUNNING, "", lambda: Mirror(root))
         page = Web(lambda: [item])
         visitor = TestClient(page.app)
-        halted = [table for table in mirror.status().tables if not table.rows_processed]
+        halted = [table for table in mirror._status().tables if not table.rows_processed]
         assert len(halted) > 30
         for url in ("/", "/metrics", *(f"/tables/1/{table.name.folder}" for table in halted[:: len(halted) // 10])):
             printed[url] = (0, visitor.get(url, headers={"Accept": "application/json"}).text, "")
@@ -164,7 +164,7 @@ def test_no_cell_of_a_broken_file_is_shown(tmp_path, secret, cli, caplog):
         "history",
         "history --json",
         "history T0001",
-        f"history {mirror.status().tables[-1].name.normalized}",
+        f"history {mirror._status().tables[-1].name.normalized}",
     ):
         printed[words] = cli("-C", root, *words.split())
     texts = {words: f"{out}{err}" for words, (_, out, err) in printed.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -20,7 +21,9 @@ from mirror_engine.cli.log import LEVELS, Log, level_of
 from mirror_engine.cli.output import report
 from mirror_engine.cli.progress import lines
 from mirror_engine.cli.schema import schema_of
+from mirror_engine.config import Config
 from mirror_engine.display import PIPE_WIDTH, Grid, bullet, cell, elapsed, plain, short_span
+from mirror_engine.errors import UnknownTable
 from mirror_engine.events import (
     ArchivedFilesDeleted,
     BatchCommitted,
@@ -43,8 +46,11 @@ from mirror_engine.events import (
     ignore,
 )
 from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.middleware import RejectedRequest
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 ORDERS = TableName("Sales", "Orders")
 EMPTY = diagnose("ME023", "Sales.schema/Orders/2.parquet")
@@ -341,3 +347,42 @@ def test_no_name_can_forge_a_line():
 )
 def test_how_long_work_takes_is_shown_to_the_second(seconds, text):
     assert elapsed(seconds) == text
+
+
+def without_times(text):
+    return re.sub(r"\d+(\.\d)?s\b", "", text)
+
+
+@pytest.mark.slow
+def test_python_results_print_as_commands(sales, cli, tmp_path):
+    (tmp_path / "expected.csv").write_text("Id,Name\n7,x\n9,y\n")
+    cli("sync", sales.root)
+    sales.halt()
+    sales.block()
+    (sales.root / ZONE / "Items/stray.parquet").touch()
+    at = ("-C", sales.root, "Items")
+    with Mirror(sales.root, Config(), writer=sales.writer) as mirror:
+        mirror.sync()
+        for words, result in (
+            (("sync", sales.root), mirror.sync()),
+            (("status", sales.root), mirror.status()),
+            (("validate", sales.root), mirror.validate()),
+            (("history", *at), mirror.history("Items", limit=20)),
+            (("history", "-C", sales.root), mirror.history(limit=20)),
+            (("trace", "row", *at, "7"), mirror.trace("Items", 7)),
+            (("diff", *at, tmp_path / "expected.csv"), mirror.diff("Items", tmp_path / "expected.csv")),
+        ):
+            assert without_times(cli(*words).out) == without_times(f"{result}\n"), words
+            document = json.loads(cli(*words, "--json").out)
+            assert [*document] == ["schema_version", "command", *result.to_json()], words
+
+
+@pytest.mark.slow
+def test_comparison_of_python_prints_as_the_command(tmp_path, cli):
+    LandingZoneWriter(tmp_path).table("Items", keys=["Id"]).insert({"Id": 1}, {"Id": 2})
+    with Mirror(tmp_path, Config(merge_engine="arrow")) as mirror:
+        mirror.sync()
+        assert f"{mirror.compare()}\n" == cli("compare", tmp_path).out
+        assert mirror.compare(["items"]).tables[0].verdict == "equal"
+        with pytest.raises(UnknownTable):
+            mirror.compare(["Nothing"])

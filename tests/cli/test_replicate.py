@@ -186,8 +186,8 @@ class TestWait:
                 mirror.sync()
             return calls[-1]
 
-        calls, status = [], Mirror.status
-        monkeypatch.setattr(Mirror, "status", seen)
+        calls, status = [], Mirror._status
+        monkeypatch.setattr(Mirror, "_status", seen)
         monkeypatch.setattr("mirror_engine.cli.replicate.NOTE_SECONDS", 0)
         printed = cli("wait", sales.root, "--timeout", "60s", "--interval", "50ms", "--table", "Items", "--json")
         assert (printed.code, json.loads(printed.out)["result"]) == (0, "reached")
@@ -200,14 +200,14 @@ class TestWait:
     def test_a_storage_error_is_retried(self, sales, cli, monkeypatch):
         cli("sync", sales.root)
         fails = iter([True, False])
-        status = Mirror.status
+        status = Mirror._status
 
         def failing(mirror, also=""):
             if next(fails, False):
                 raise StorageUnavailable("the zone cannot be listed", "check the disk")
             return status(mirror, also)
 
-        monkeypatch.setattr(Mirror, "status", failing)
+        monkeypatch.setattr(Mirror, "_status", failing)
         assert cli("wait", sales.root, "--timeout", "20s", "--interval", "50ms").code == 0
         fails = iter([True])
         printed = cli("wait", sales.root, "--timeout", "0")

@@ -62,7 +62,7 @@ def test_the_names_are_listed_and_another_one_is_an_error(cli):
 
 def test_states_types_and_properties_are_those_of_the_code():
     states = [state.code for state in get_args(TableState)]
-    assert sorted(schema_of("status")["$defs"]["state"]["enum"]) == sorted(states)
+    assert sorted(schema_of("status")["$defs"]["StatusTable"]["properties"]["state"]["enum"]) == sorted(states)
     properties = schema_of("metadata")["properties"]
     text = schema_of("metadata")["then"]["properties"]
     assert properties.keys() | text.keys() == PROPERTIES

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mirror_engine.cli.validate_reports import github, junit, line_of, sarif
+from mirror_engine.cli.validate_reports import github, junit, sarif
 from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.listing import unlisted
 from mirror_engine.landing_zone.text import CONTROLS, printable
@@ -35,7 +35,7 @@ def items(*diagnostics, **facts):
 
 
 def zone(*tables, **facts):
-    return ValidationReport(tables, landing_zone="out/LandingZone", **facts)
+    return ValidationReport(tables, landing_zone="out/LandingZone", **facts).checked()
 
 
 def annotations(text):
@@ -69,8 +69,8 @@ def test_a_row_of_parquet_has_no_line_and_is_in_the_message():
 
 def test_invalid_json_has_its_line():
     fault = diagnose("ME010", "Items/_metadata.json", line=3, char=7, fault="a bare word", help="quote it")
-    assert line_of(fault, items()) == 3
-    assert line_of(diagnose("ME016", "Items/_metadata.json"), items()) is None
+    assert items().line_of(fault) == 3
+    assert items().line_of(diagnose("ME016", "Items/_metadata.json")) is None
 
 
 def test_every_severity_has_its_command_and_strict_counts():
@@ -83,10 +83,11 @@ def test_every_severity_has_its_command_and_strict_counts():
 
 
 def test_a_diagnostic_about_the_zone_points_at_its_folder_and_is_counted():
-    report = ValidationReport(diagnostics=((diagnose("ME001", ""), 2),), landing_zone="out/LandingZone/")
+    report = ValidationReport(diagnostics=((diagnose("ME001", ""), 2),), landing_zone="out/LandingZone/").checked()
     assert annotations(github(report))[0][1]["file"] == "out/LandingZone"
     assert "(2 times)" in github(report)
-    assert github(ValidationReport(diagnostics=((diagnose("ME001", ""), 1),))).startswith("::warning title=ME001::")
+    without_zone = ValidationReport(diagnostics=((diagnose("ME001", ""), 1),)).checked()
+    assert github(without_zone).startswith("::warning title=ME001::")
 
 
 def suites(text):
@@ -127,7 +128,7 @@ def test_several_findings_in_one_file_are_one_failed_case():
 
 
 def test_the_zone_s_own_diagnostics_are_a_suite_before_all_others():
-    first, _ = suites(junit(ValidationReport((items(),), ((unlisted(""), 1),))))
+    first, _ = suites(junit(ValidationReport((items(),), ((unlisted(""), 1),)).checked()))
     assert (first.get("name"), first[0].get("name")) == ("landing zone", "landing zone")
 
 
@@ -195,9 +196,7 @@ def test_a_clean_zone_has_no_annotations_and_a_run_without_results():
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_name_breaks_out_of_its_place(name):
-    report = ValidationReport(
-        (TableReport(name, "caught_up", (name,), 1, ((diagnose("ME006", name), 1),)),), landing_zone="out/LandingZone"
-    )
+    report = zone(TableReport(name, "caught_up", (name,), 1, ((diagnose("ME006", name), 1),)))
     shown = name.replace("\udc80", "\\udc80")
     text = github(report)
     assert (text.encode().count(b"\n"), "\r" in text) == (1, False)

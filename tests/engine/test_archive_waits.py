@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from shop import NO_STOP, Shop, name, row
 
-from mirror_engine.cli.replicate import sync_json
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, Trait
 
@@ -153,10 +152,9 @@ def test_removed_table_is_said_before_and_after_the_sync(three_applied):
         status = three_applied.status()
         assert [found.code for found, _ in status.diagnostics] == ["ME019", "ME069"]
         assert "rebuild --replay" in status.help(engine_running=False)
-        report = three_applied.sync()
-        (found,) = sync_json(report, 3, three_applied.config)["tables"]
-        assert "rebuild --replay" in found["help"]
-        assert "land it" not in found["help"]
+        (found,) = three_applied.sync().tables
+        assert "rebuild --replay" in found.help
+        assert "land it" not in found.help
 
 
 @pytest.mark.parametrize("begins", [damaged, changed_by_another], ids=lambda begins: begins.__name__)

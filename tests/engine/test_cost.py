@@ -224,7 +224,7 @@ def test_status_behind_a_gap_is_linear(ram):
         for number in range(2, files + 2):
             orders.land(b"", name=name(number))
         with mirror_of(root) as mirror:
-            assert len(mirror.status().tables[0].pending_files) == files
+            assert len(mirror._status().tables[0].pending_files) == files
             return least_seconds(mirror.status, 3)
 
     assert seconds(8_000) <= 16 * seconds(1_000)

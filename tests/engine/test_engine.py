@@ -77,9 +77,9 @@ def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
     assert (found.urgency, found.needs_attention) == ("stuck", True)
     assert found.message.endswith("has caught up; 1 lost file [ME025]")
     with shop.mirror() as mirror:
-        (unmet,) = tables_not_caught_up(mirror.status(), (), "dbo")
+        (unmet,) = tables_not_caught_up(mirror._status(), (), "dbo")
         assert (unmet.message, unmet.is_final, unmet.needs_attention) == (found.message, True, True)
-        assert tables_not_caught_up(mirror.status(), ["Orders"], "dbo") == (unmet,)
+        assert tables_not_caught_up(mirror._status(), ["Orders"], "dbo") == (unmet,)
         mirror.rebuild(lose_rows=True)
     assert shop.status().lost_files == 0
 
@@ -223,8 +223,8 @@ def test_a_second_engine_says_so_and_stops(shop, monkeypatch):
     with shop.mirror() as second, lock.lock_root(shop.root, ignore):
         with pytest.raises(RootLocked, match="another engine"):
             second.sync()
-        assert second.status().engine_running
-        assert second.status().tables
+        assert second._status().engine_running
+        assert second._status().tables
     assert shop.sync().result is RunResult.CAUGHT_UP
 
 
@@ -252,7 +252,7 @@ def test_a_folder_that_stood_back_takes_no_table_with_it_when_it_goes(shop):
     shop.sync()
     shop.orders("dbo.Orders").insert(row(1))
     shop.sync()
-    assert isinstance(next(iter(s for s in shop.mirror().status().tables if not s.name.schema)).state, Halted)
+    assert isinstance(next(iter(s for s in shop.mirror()._status().tables if not s.name.schema)).state, Halted)
     shop.publisher.remove("Orders")
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids("dbo.Orders") == [1]
@@ -298,14 +298,14 @@ def test_rows_of_a_removed_delta_table_are_said_until_a_rebuild(tmp_path):
     shop.writer.drop("dbo/Orders")
     for _ in range(2):
         report = shop.sync()
-        (lost,) = report.lost.values()
-        assert [found.message.partition(":")[0] for found in lost] == ["1 row cannot be rebuilt"]
+        (table,) = report.tables
+        assert [found.message.partition(":")[0] for found in table.lost] == ["1 row cannot be rebuilt"]
     orders.insert(row(3))
     assert "ME069" in {found.code for found, _ in shop.status().diagnostics}
     with shop.mirror() as mirror:
         mirror.rebuild(replay=True)
     report = shop.sync()
-    assert (report.lost, shop.ids()) == ({}, [1, 2, 3])
+    assert ([*report.tables[0].lost], shop.ids()) == ([], [1, 2, 3])
     assert shop.said().count("ME069") == 1
 
 

@@ -95,7 +95,7 @@ def said(shop):
 
 def waiting(shop):
     with shop.mirror() as mirror:
-        return {f"{table.name.folder}/{file.path}" for table in mirror.status().tables for file in table.files}
+        return {f"{table.name.folder}/{file.path}" for table in mirror._status().tables for file in table.files}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from mirror_engine import RunResult
 from mirror_engine.engine import planner
 from mirror_engine.events import TableHalted, TableResumed
 from mirror_engine.landing_zone.layout import LEDGER, ZONE
+from mirror_engine.landing_zone.names import TableName
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
@@ -112,28 +113,33 @@ def told(shop):
     return [(type(event), event.table.folder) for event in shop.events if isinstance(event, TableHalted | TableResumed)]
 
 
+def events_of(result):
+    return [(each.change, each.table, each.reason or "") for each in result.changes]
+
+
 def history(shop):
     with shop.mirror() as mirror:
-        found = [(each.kind, each.table.folder, each.reason) for each in mirror.changes()]
+        found = events_of(mirror.history())
     return [each for each in reversed(found) if each[0] in {"halted", "resumed"}]
 
 
 @pytest.mark.parametrize(("kind", "table", "code", "end"), HALTS)
 def test_halt_and_its_end_are_reported_by_the_runs_that_find_them(arrow_shop, kind, table, code, end):
-    cause, begun, over = opened(arrow_shop, kind), ("halted", table, code), ("resumed", table, end)
+    name_of = TableName.from_folder(table).normalized
+    cause, begun, over = opened(arrow_shop, kind), ("halted", name_of, code), ("resumed", name_of, end)
     cause.begin()
     report = arrow_shop.sync()
     assert report.result is RunResult.NEEDS_ATTENTION
-    assert begun in [(each.kind, each.table.folder, each.reason) for each in report.changes]
+    assert begun in events_of(report)
     assert history(arrow_shop) == [begun]
-    assert [each.kind for each in arrow_shop.sync().changes] == []  # it is known
+    assert arrow_shop.sync().changes == []  # it is known
     cause.end()
     report = arrow_shop.sync()
     assert report.result is RunResult.CAUGHT_UP
-    assert over in [(each.kind, each.table.folder, each.reason) for each in report.changes]
+    assert over in events_of(report)
     assert history(arrow_shop) == [begun, over]
     assert told(arrow_shop) == [(TableHalted, table), (TableResumed, table)]
-    assert [each.kind for each in arrow_shop.sync().changes] == []
+    assert arrow_shop.sync().changes == []
 
 
 @pytest.mark.parametrize(("kind", "table", "code", "end"), HALTS)
@@ -148,7 +154,8 @@ def test_halt_and_its_end_in_one_run_are_reported_once(arrow_shop, kind, table, 
         for _ in range(3):
             running.cycle(NO_STOP)
     assert told(arrow_shop) == [(TableHalted, table), (TableResumed, table)]
-    assert history(arrow_shop) == [("halted", table, code), ("resumed", table, end)]
+    name_of = TableName.from_folder(table).normalized
+    assert history(arrow_shop) == [("halted", name_of, code), ("resumed", name_of, end)]
 
 
 def test_halt_whose_run_was_killed_before_it_was_stored_is_not_lost(arrow_shop, monkeypatch):
@@ -170,7 +177,7 @@ def test_another_reason_is_another_halt(arrow_shop):
     metadata.write_bytes(b"{")
     arrow_shop.sync()
     metadata.write_bytes(b"[")  # in other words, at the same place
-    assert [each.kind for each in arrow_shop.sync().changes] == []
+    assert arrow_shop.sync().changes == []
     metadata.unlink()
     arrow_shop.sync()
     metadata.write_bytes(whole)
@@ -183,9 +190,9 @@ def test_dropped_table_is_halted_no_more_without_a_word_of_its_own(arrow_shop):
     cause.begin()
     arrow_shop.sync()
     arrow_shop.publisher.remove("Orders")
-    assert [each.kind for each in arrow_shop.sync().changes] == ["dropped"]
+    assert [each.change for each in arrow_shop.sync().changes] == ["dropped"]
     arrow_shop.orders().insert(row(1), name=name(1))
-    assert [each.kind for each in arrow_shop.sync().changes] == []
+    assert arrow_shop.sync().changes == []
 
 
 def test_hidden_folder_ends_no_halt(arrow_shop):

@@ -143,7 +143,7 @@ def shop_of_tables(tmp_path):
 
 def states(shop):
     with shop.mirror() as mirror:
-        status = mirror.status()
+        status = mirror._status()
     return {table.name.normalized: table.state for table in status.tables}
 
 
@@ -157,11 +157,11 @@ def test_hidden_folder_drops_nothing_and_goes_on_once_it_is_back(shop_of_tables,
         for _ in range(3):
             report = shop_of_tables.sync()
             assert report.result is RunResult.RETRY
-            assert found in report.failures[None].message
-            assert report.failures[None].help
+            assert found in report.last_failure.message
+            assert report.last_failure.help
         assert {table for table, state in states(shop_of_tables).items() if isinstance(state, Unlisted)} == {*tables}
         with shop_of_tables.mirror() as mirror:
-            status = mirror.status()
+            status = mirror._status()
             unmet = {each.table: each for each in tables_not_caught_up(status, (), "dbo")}
             assert all(found.partition(": ")[2] in unmet[table].message for table in tables)
             assert all(unmet[table].state == "unlisted" and unmet[table].help for table in tables)
@@ -180,8 +180,8 @@ def test_hidden_folder_drops_nothing_without_a_ledger(shop_of_tables, hide, path
     with hide(shop_of_tables, path):
         shutil.rmtree(shop_of_tables.root / ENGINE)
         report = shop_of_tables.sync()
-        assert (report.result, found in report.failures[None].message) == (RunResult.RETRY, True)
-        assert {each.normalized for each, state in report.states.items() if isinstance(state, Unlisted)} == {*tables}
+        assert (report.result, found in report.last_failure.message) == (RunResult.RETRY, True)
+        assert {each.table for each in report.tables if each.state == "unlisted"} == {*tables}
     assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
     assert not {*TABLES} & {*dropped(shop_of_tables)}
 
@@ -194,7 +194,7 @@ def test_unmounted_table_folder_drops_nothing(tmp_path):
             shop.orders().insert(row(number), name=name(number))
         assert shop.sync().result is RunResult.CAUGHT_UP
     report = shop.sync()
-    assert (report.result, report.failures[None].message) == (
+    assert (report.result, report.last_failure.message) == (
         RunResult.RETRY,
         "Orders: has lost its mount; no table is dropped",
     )
@@ -218,7 +218,7 @@ def copied_elsewhere(shop, path, change=lambda _: None):
 
 def recorded(shop):
     with shop.mirror() as mirror:
-        return [(each.kind, each.table.normalized) for each in mirror.changes()]
+        return [(each.change, each.table) for each in mirror.history().changes]
 
 
 @pytest.mark.parametrize(
@@ -233,12 +233,12 @@ def test_folder_mounted_again_with_the_same_content_goes_on(shop_of_tables, path
     with copied_elsewhere(shop_of_tables, path):
         report = shop_of_tables.sync()
         assert report.result is RunResult.CAUGHT_UP
-        assert [(each.kind, each.table.normalized) for each in report.changes] == [("folder_moved", table)]
+        assert [(each.change, each.table) for each in report.changes] == [("folder_moved", table)]
         assert ("folder_moved", table) in recorded(shop_of_tables)
         shop_of_tables.orders(table).insert(row(3), name=name(3))
         report = shop_of_tables.sync()
         assert (report.result, shop_of_tables.ids(table)) == (RunResult.CAUGHT_UP, [1, 2, 3])
-        assert "folder_moved" not in {each.kind for each in report.changes}
+        assert "folder_moved" not in {each.change for each in report.changes}
     assert dropped(shop_of_tables) == []
 
 
@@ -253,7 +253,7 @@ def test_folder_mounted_again_after_a_late_file_goes_on(shop_of_tables):
     with copied_elsewhere(shop_of_tables, f"{ZONE}/ByTime"):
         report = shop_of_tables.sync()
         assert report.result is RunResult.CAUGHT_UP
-        assert [each.kind for each in report.changes] == ["folder_moved"]
+        assert [each.change for each in report.changes] == ["folder_moved"]
 
 
 def older(copy):
@@ -289,7 +289,7 @@ def test_folder_mounted_again_with_other_content_waits(shop_of_tables, path, cha
         for _ in range(2):
             report = shop_of_tables.sync()
             assert report.result is RunResult.RETRY
-            assert "has another file system mounted at it" in report.failures[None].message
+            assert "has another file system mounted at it" in report.last_failure.message
         assert isinstance(states(shop_of_tables)[table], Unlisted)
     assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
     assert (shop_of_tables.ids(table), dropped(shop_of_tables)) == ([1, 2], [])
@@ -329,7 +329,7 @@ def test_deleted_folder_has_not_caught_up_until_its_table_is_dropped(tmp_path):
         assert isinstance(state, Deleted)
         assert state.diagnostic.message == "folder was deleted; its Delta table will be dropped"
         with shop.mirror() as mirror:
-            (unmet,) = tables_not_caught_up(mirror.status(), (), "dbo")
+            (unmet,) = tables_not_caught_up(mirror._status(), (), "dbo")
             assert "will be dropped" in unmet.message
         shop.sync()
     shop.now += 60
@@ -382,7 +382,7 @@ def test_empty_prefix_of_a_store_drops_nothing(shop_of_tables):
     store.sync(storage=store.without_folders())
     shutil.rmtree(store.publisher.path)
     report = store.sync(storage=store.without_folders())
-    assert (report.result, report.failures[None].message) == (
+    assert (report.result, report.last_failure.message) == (
         RunResult.RETRY,
         f"`{ZONE}` is missing; no table is dropped",
     )
@@ -393,9 +393,9 @@ def test_empty_prefix_of_a_store_drops_nothing(shop_of_tables):
 def test_unreadable_folder_is_no_table_that_has_caught_up(shop_of_tables, call):
     storage = faulty(LocalStorage(shop_of_tables.root), Failing(call))
     report = shop_of_tables.sync(storage=storage)
-    unlisted = [table for table, state in report.states.items() if isinstance(state, Unlisted)]
-    assert (report.result, len(unlisted), len(report.states)) == (RunResult.RETRY, 1, 2)
-    assert "cannot be listed or read" in report.failures[None].message
+    unlisted = [table for table in report.tables if table.state == "unlisted"]
+    assert (report.result, len(unlisted), len(report.tables)) == (RunResult.RETRY, 1, 2)
+    assert "cannot be listed or read" in report.last_failure.message
 
 
 def test_link_that_never_was_a_table_is_only_ignored(shop_of_tables):
@@ -451,11 +451,11 @@ def test_delta_tables_of_a_schema_hidden_with_its_folder_lose_no_row(log_shop, h
         for _ in range(2):
             report = shop.sync()
             assert report.result is RunResult.RETRY
-            assert f"`{path}` is" in report.failures[None].message
-            waiting = {each.normalized for each, state in report.states.items() if isinstance(state, Unlisted)}
+            assert f"`{path}` is" in report.last_failure.message
+            waiting = {each.table for each in report.tables if each.state == "unlisted"}
             assert waiting == {*tables}
         with shop.mirror() as mirror:
-            assert {each.place for each in mirror.status().unlisted} == {path}
+            assert {each.place for each in mirror._status().unlisted} == {path}
         assert [shop.ids(table) for table in others] == [[1, 2, 3]] * len(others)
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert ([shop.ids(table) for table in TABLES], dropped(shop)) == ([[1, 2, 3]] * 2, [])
@@ -517,7 +517,7 @@ def test_nothing_new_is_made_in_a_substitute_of_a_schema_folder(log_shop):
     with replaced_by_empty_folder(shop, "Tables/Sales"):
         shop.orders("Sales.New").insert(row(1))
         report = shop.sync()
-        waiting = {each.normalized for each, state in report.states.items() if isinstance(state, Unlisted)}
+        waiting = {each.table for each in report.tables if each.state == "unlisted"}
         assert waiting == {"Sales.Items", "Sales.New"}
         assert not [*(shop.root / "Tables/Sales").iterdir()]
     assert shop.sync().result is RunResult.CAUGHT_UP
@@ -552,7 +552,7 @@ def test_delta_tables_behind_a_link_to_a_lost_disk_lose_no_row(log_shop, path, i
                 running.cycle(NO_STOP)
     if not is_running:
         report = shop.sync()
-        assert f"`{path}` is another folder" in report.failures[None].message
+        assert f"`{path}` is another folder" in report.last_failure.message
     assert not [*disk.iterdir()]
     disk.rmdir()
     disk.with_name("away").rename(disk)
@@ -569,11 +569,11 @@ def test_delta_tables_hidden_with_their_folder_lose_no_row(log_shop, hide):
             land(shop, number)
             report = shop.sync()
             assert (report.result, report.commits) == (RunResult.RETRY, 0)
-            assert "`Tables` is another folder than before" in report.failures[None].message
-            assert "mirror-engine rebuild --replay" in report.failures[None].help
+            assert "`Tables` is another folder than before" in report.last_failure.message
+            assert "mirror-engine rebuild --replay" in report.last_failure.help
         shop.orders("New").insert(row(1))  # a substitute gets no new table, either
         report = shop.sync()
-        assert {type(state) for state in report.states.values()} == {Unlisted}
+        assert {table.state for table in report.tables} == {"unlisted"}
         assert not [path for path in (shop.root / "Tables").rglob("*") if path.is_file()]
         shop.now += 30 * 86_400.0
         shop.sync()  # and no archived file is deleted

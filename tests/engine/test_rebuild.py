@@ -296,7 +296,7 @@ def test_what_cannot_be_listed_is_not_dropped(shop):
 
 def tables_of(mirror, writer):
     """Rows of the tables that are not halted, which a rebuild may end; columns may come in another order."""
-    halted = {table.delta_folder for table in mirror.status().tables if isinstance(table.state, Halted)}
+    halted = {table.delta_folder for table in mirror._status().tables if isinstance(table.state, Halted)}
     return {
         folder: sorted(repr(sorted(row.items())) for row in writer.rows(folder).to_pylist())
         for folder in {*writer.tables()} - halted

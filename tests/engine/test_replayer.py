@@ -156,13 +156,13 @@ def test_refusal_that_each_start_finds_again_is_one_halt_in_the_history(tmp_path
     halts = (TableHalted, TableResumed)
     assert [type(event) for event in shop.events if isinstance(event, halts)] == [TableHalted]
     with shop.mirror() as mirror:
-        assert [change.kind for change in mirror.changes()] == ["halted"]
+        assert [change.change for change in mirror.history().changes] == ["halted"]
     shop.writer.refused = ()
     for _ in range(2):
         assert shop.sync().result is RunResult.CAUGHT_UP
     assert [type(event) for event in shop.events if isinstance(event, halts)] == [TableHalted, TableResumed]
     with shop.mirror() as mirror:
-        assert [change.kind for change in mirror.changes()] == ["resumed", "halted"]
+        assert [change.change for change in mirror.history().changes] == ["resumed", "halted"]
 
 
 def test_after_a_refusal_only_the_refused_batch_is_committed_file_by_file(tmp_path):

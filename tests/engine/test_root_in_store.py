@@ -108,7 +108,7 @@ def test_engine_in_onelake_leaves_no_warning_there(onelake_server, rejections, t
             with Mirror(shop.root, config) as mirror:
                 assert mirror.sync().result is RunResult.CAUGHT_UP
         with Mirror(shop.root, config) as mirror:
-            assert mirror.status().tables[0].row_count == 5
+            assert mirror._status().tables[0].row_count == 5
             mirror.maintain()
     records = [each.record() for each in rejections]
     assert [record for record in records if record[0] == "warning"] == []
@@ -136,10 +136,10 @@ def test_who_only_looks_writes_nothing_there(anywhere):
     for machine in ("one", "another"):
         shop.on(machine)
         with shop.mirror() as mirror:
-            status = mirror.status()
+            status = mirror._status()
             assert [len(table.pending_files) for table in status.tables] == [1]
             assert not status.engine_running
-            with mirror.snapshot() as seen:
+            with mirror._snapshot() as seen:
                 assert len(seen.plans) == 1
             mirror.show("Orders")
             mirror.history("Orders")
@@ -154,7 +154,7 @@ def test_of_two_engines_one_says_who_the_other_is(anywhere, monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "worker-1")
     with shop.running():
         shop.on("two")
-        status = shop.mirror().status()
+        status = shop.mirror()._status()
         assert status.engine_running
         assert status.lease.host == "worker-1"
         document = json.loads(json.dumps(status.to_json()))
@@ -166,7 +166,7 @@ def test_of_two_engines_one_says_who_the_other_is(anywhere, monkeypatch):
         with pytest.raises(RootLocked, match="another engine is running here"):
             shop.sync()
     shop.on("two")
-    assert not shop.mirror().status().engine_running
+    assert not shop.mirror()._status().engine_running
     assert shop.sync().commits == 0  # the table says what is in it, not the ledger
 
 
@@ -463,7 +463,7 @@ def test_what_another_machine_did_meanwhile_is_read_from_the_tables(far_shop):
     assert far_shop.sync().commits == 1
     with far_shop.mirror() as mirror:
         assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [2, 3]
-        assert mirror.status().tables[0].rows_processed == 4
+        assert mirror._status().tables[0].rows_processed == 4
 
 
 def test_a_url_within_a_landing_zone_is_no_root(far_shop):
@@ -481,7 +481,7 @@ def test_what_fabric_mirrors_is_refused_and_left_as_it_is(far_shop, command):
         with pytest.raises(UsageError, match="is mirrored by Fabric; nothing was written there") as error:
             getattr(mirror, command)()
         assert "pull" in error.value.help
-        mirror.status()
+        mirror._status()
     assert everything(far_shop.root) == before
 
 
@@ -501,8 +501,8 @@ def test_an_engine_killed_at_its_start_leaves_no_ledger_older_than_the_last_engi
 def test_a_scan_says_how_many_requests_it_took(far_shop):
     far_shop.sync()
     with far_shop.mirror() as mirror:
-        requests = mirror.status().scan_requests
+        requests = mirror._status().scan_requests
     assert 1 <= sum(requests.values()) <= 12
     with far_shop.running():
         time.sleep(0.5)
-        assert sum(far_shop.mirror().status().scan_requests.values()) <= sum(requests.values())
+        assert sum(far_shop.mirror()._status().scan_requests.values()) <= sum(requests.values())

@@ -42,7 +42,7 @@ def test_an_empty_table_fails_when_fourteen_days_have_passed_and_a_file_ends_it(
     mirror_in_test.advance(days=14)
     with pytest.raises(AssertionError, match="Orders"):
         mirror_in_test.sync_until_caught_up()
-    (table,) = mirror_in_test.status().tables
+    (table,) = mirror_in_test._status().tables
     assert table.state == Empty(expired=True)
     orders.insert(row(1))
     mirror_in_test.sync_until_caught_up()

@@ -81,8 +81,8 @@ def copied_as_fabric_s(root, copy):
 def seen(root, **options):
     """By table: why it is halted or would be, watermarks, applied files, and the files that are pending."""
     writer = ArrowWriter(root / TABLES, root / SCRATCH)
-    with Mirror(root, Config(**options), writer=writer) as mirror, mirror.snapshot() as snapshot:
-        ledger, status = snapshot.context.ledger, mirror.status()
+    with Mirror(root, Config(**options), writer=writer) as mirror, mirror._snapshot() as snapshot:
+        ledger, status = snapshot.context.ledger, mirror._status()
         files = {table: sorted(ledger.applied(table)) for table in ledger.tables()}
         if status.fabric:
             status = with_rejections(snapshot, status)
@@ -188,10 +188,10 @@ def test_odd_monitoring_files_are_read_as_no_entries(tmp_path, content):
     for replicator in (b"[]", b"{", b"", b"\xff"):
         storage.write("Files/Monitoring/replicator.json", replicator)
         with shop.mirror() as mirror:
-            assert mirror.status().fabric is None
+            assert mirror._status().fabric is None
     storage.write("Files/Monitoring/replicator.json", b'{"status": "Paused", "errorMessage": null}')
     with shop.mirror() as mirror:
-        status = mirror.status()
+        status = mirror._status()
     assert (status.fabric, status.tables[0].fabric_status) == ({"status": "Paused", "error": None}, None)
 
 
@@ -200,10 +200,10 @@ def test_a_root_with_a_record_or_ledger_of_this_engine_is_not_fabric_s(tmp_path)
     shop.orders().insert(row(1))
     shop.sync()
     with shop.mirror() as mirror:
-        assert mirror.status().fabric is None
+        assert mirror._status().fabric is None
     shutil.rmtree(tmp_path / ENGINE)
     with shop.mirror() as mirror:
-        assert mirror.status().fabric is None
+        assert mirror._status().fabric is None
 
 
 @pytest.fixture

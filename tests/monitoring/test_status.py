@@ -17,6 +17,7 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress, Rejection
 from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Unconfigured
 from mirror_engine.monitoring.status import MirrorStatus, TableStatus, table_status
+from mirror_engine.monitoring.status_results import Status
 
 NOW = 1_000_000.0
 ORDERS = TableName("Sales", "Orders")
@@ -121,11 +122,11 @@ def test_ignored_paths_and_diagnostics_of_applied_files_are_listed() -> None:
 
 def test_absent_values_are_null_and_fabrics_status_is_quoted() -> None:
     mirror = MirrorStatus("/r", "z", (status(file(1), progress=known(file(1))),), (diagnose("ME001", ""),))
-    (table,) = json.loads(json.dumps(mirror.to_json(), allow_nan=False))["tables"]
+    (table,) = json.loads(json.dumps(Status.of_status(mirror).to_json(), allow_nan=False))["tables"]
     assert (table["table"], table["landing_folder"]) == ("Sales.Orders", "Sales.schema/Orders")
     assert (table["delta_path"], table["fabric_status"]) == ("Tables/Sales/Orders", "Replicating")
     assert (table["help"], table["fabric_error"], table["files"][0]["reason"]) == (None, None, None)
     rejection = Rejection(INVALID_MARKER, file(2).path, file(2).identity, file(2).etag)
-    halted = status(file(1), file(2), progress=known(file(1), rejection=rejection)).to_json()
-    assert "row marker is 3" in halted["fabric_error"]
-    assert status(file(1), metadata=MetadataAbsent()).to_json()["fabric_status"] is None
+    halted = status(file(1), file(2), progress=known(file(1), rejection=rejection))
+    assert "row marker is 3" in halted.fabric_error
+    assert status(file(1), metadata=MetadataAbsent()).fabric_status is None

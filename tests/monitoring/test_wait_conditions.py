@@ -31,11 +31,11 @@ def waiting_mirror(tmp_path):
 
 
 def behind(mirror, *names):
-    return [(found.table, found.state, found.message) for found in tables_not_caught_up(mirror.status(), names, "dbo")]
+    return [(found.table, found.state, found.message) for found in tables_not_caught_up(mirror._status(), names, "dbo")]
 
 
 def not_applied(mirror, file, *names):
-    return [(found.table, found.message) for found in file_not_applied(mirror.status(), file, names, "dbo")]
+    return [(found.table, found.message) for found in file_not_applied(mirror._status(), file, names, "dbo")]
 
 
 def test_a_table_has_caught_up_once_all_files_are_applied(waiting_mirror, publisher) -> None:
@@ -44,7 +44,7 @@ def test_a_table_has_caught_up_once_all_files_are_applied(waiting_mirror, publis
     ((table, state, reason),) = behind(waiting_mirror)
     assert (table, state) == ("Items", "loading")
     assert reason.startswith("Items: 1 file pending")
-    assert "start `mirror-engine run`" in tables_not_caught_up(waiting_mirror.status(), (), "dbo")[0].help
+    assert "start `mirror-engine run`" in tables_not_caught_up(waiting_mirror._status(), (), "dbo")[0].help
     waiting_mirror.sync()
     assert behind(waiting_mirror) == behind(waiting_mirror, "dbo.items") == []
 
@@ -54,7 +54,7 @@ def test_a_named_table_must_exist(waiting_mirror, items_table) -> None:
     waiting_mirror.sync()
     message = "Sales.Orders: the landing zone has no such table folder yet"
     assert behind(waiting_mirror, "Items", "Sales.Orders") == [("Sales.Orders", "", message)]
-    (found,) = tables_not_caught_up(waiting_mirror.status(), ["Itmes"], "dbo")
+    (found,) = tables_not_caught_up(waiting_mirror._status(), ["Itmes"], "dbo")
     assert found.help.startswith("did you mean Items? ")
 
 
@@ -84,7 +84,7 @@ def test_a_table_that_cannot_go_on_needs_attention(waiting_mirror, items_table, 
     orders.skip_numbers()
     orders.insert({"Id": 1})
     waiting_mirror.sync()
-    found = {one.table: one for one in tables_not_caught_up(waiting_mirror.status(), (), "dbo")}
+    found = {one.table: one for one in tables_not_caught_up(waiting_mirror._status(), (), "dbo")}
     assert {name: (one.state, one.needs_attention) for name, one in found.items()} == {
         "Bare": ("unconfigured", False),
         "Items": ("halted", True),
@@ -113,7 +113,7 @@ def test_a_file_that_was_moved_away_stays_applied(waiting_mirror, items_table, t
     waiting_mirror.sync()
     assert not (tmp_path / f"Files/LandingZone/Items/{FIRST}").exists()
     assert not_applied(waiting_mirror, FIRST) == []
-    status = waiting_mirror.status()
+    status = waiting_mirror._status()
     forgetful = replace(status, tables=(replace(status.tables[0], files=()),))
     assert file_not_applied(forgetful, FIRST, (), "dbo") == file_not_applied(forgetful, SECOND, (), "dbo") == ()
     assert file_not_applied(forgetful, THIRD, (), "dbo")[0].message == f"Items: {THIRD} has not landed yet"
@@ -136,7 +136,7 @@ def test_a_file_that_is_never_applied_needs_attention(waiting_mirror, items_tabl
         THIRD: f"Items: {THIRD} is rejected: file is empty (0 bytes)",
         FOURTH: f"Items: {FOURTH} is pending: the table is halted at Items/{THIRD}",
     }.items():
-        (found,) = file_not_applied(waiting_mirror.status(), name, (), "dbo")
+        (found,) = file_not_applied(waiting_mirror._status(), name, (), "dbo")
         assert (found.message, found.needs_attention) == (message, True)
     assert not_applied(waiting_mirror, SECOND) == []
 

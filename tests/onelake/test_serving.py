@@ -149,7 +149,7 @@ def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path):
 def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_path):
     store = tmp_path / 'it\'s $HOME; "a store"'
     with served(store, has_fault_api=True) as server:
-        script = "\n".join([*server.connection.lines(), "env -0"])
+        script = "\n".join([str(server.connection), "env -0"])
         done = subprocess.run(
             ["/bin/sh", "-eu"], input=script.encode(), env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=True
         )

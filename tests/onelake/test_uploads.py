@@ -92,7 +92,7 @@ class Emulator:
     def said(self):
         """All codes about the item, and what keeps it from being caught up."""
         with self.pool.shown()[0].view() as mirror:
-            found = mirror.status()
+            found = mirror._status()
         of_tables = [each for table in found.tables for each in table.diagnostics]
         codes = [each.code for each, _ in (*found.diagnostics, *of_tables)]
         return codes, [str(each) for each in self.pool.unmet_conditions(self.item)]
@@ -216,10 +216,10 @@ def test_metadata_uploaded_again_never_halts_its_table(upload_lake):
     codes, unmet = upload_lake.said()
     assert (codes, [each for each in unmet if "halted" in each]) == ([], [])
     with Mirror(upload_lake.zone.parents[1], writer=upload_lake.writer) as other:
-        assert [each.state.code for each in other.status().tables] == ["behind"]
+        assert [each.state.code for each in other._status().tables] == ["behind"]
     upload_lake.pool.end()
     with Mirror(upload_lake.zone.parents[1], writer=upload_lake.writer) as other:
-        assert [each.state.code for each in other.status().tables] == ["halted"]
+        assert [each.state.code for each in other._status().tables] == ["halted"]
 
 
 def test_rename_over_a_file_without_content_loses_nothing(upload_lake):

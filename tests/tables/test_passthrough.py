@@ -75,7 +75,7 @@ class PassthroughZone:
     def outcome(self):
         """All there is to compare with another way to the same table."""
         with self.mirror() as mirror:
-            status = mirror.status().tables[0]
+            status = mirror._status().tables[0]
             return {
                 "rows": mirror.read_table("T").to_pylist(),
                 "columns": self.writer.snapshot("dbo/T").schema.columns,
@@ -145,8 +145,8 @@ def test_files_of_one_kind_make_one_commit_and_status_says_how_each_was_applied(
     zone.land(rows(40, 5))
     assert zone.sync() is RunResult.CAUGHT_UP
     with zone.mirror() as mirror:
-        versions = {file.path[18:20]: file.delta_version for file in mirror.status().tables[0].files}
-        ways = [(file.applied_by, file.passthrough_skipped_because) for file in mirror.status().tables[0].files]
+        versions = {file.path[18:20]: file.delta_version for file in mirror._status().tables[0].files}
+        ways = [(file.applied_by, file.passthrough_skipped_because) for file in mirror._status().tables[0].files]
     assert versions == {"01": 0, "02": 0, "03": 0, "04": 1, "05": 2}
     assert ways == [*[("passthrough", None)] * 3, ("append", "it has row markers"), ("passthrough", None)]
 
@@ -411,7 +411,7 @@ def test_a_file_that_the_protocol_rejects_is_found_before_the_commit(tmp_path, c
         path.write_bytes(content)
     assert zone.sync() is RunResult.NEEDS_ATTENTION
     with zone.mirror() as mirror:
-        state: Any = mirror.status().tables[0].state
+        state: Any = mirror._status().tables[0].state
         assert state.diagnostic.code == code
         assert mirror.read_table("T").num_rows == 1
 

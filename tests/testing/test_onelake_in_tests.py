@@ -52,7 +52,7 @@ def publish(rows, number=1, table="Orders"):
 @pytest.mark.parametrize("turn", [1, 2])
 def test_clients_work_as_they_are_and_each_test_has_an_empty_onelake(onelake, turn):
     info, folder = onelake.connection, f"{onelake.url}/Files/LandingZone/Orders"
-    assert onelake.mirror.status().tables == ()
+    assert onelake.mirror._status().tables == ()
     publish([{"id": turn}])
     assert onelake.mirror.sync_until_caught_up().rows_applied == 1
     assert onelake.mirror.table("orders").rows() == [{"id": turn}]
@@ -76,15 +76,15 @@ def test_history_has_a_table_that_the_emulator_dropped(onelake):
     workspace = service.get_file_system_client(os.environ["FABRIC_WORKSPACE_ID"])
     workspace.delete_directory(f"{os.environ['FABRIC_MIRRORED_DATABASE_ID']}/Files/LandingZone/Orders")
     deadline = time.monotonic() + 20
-    while onelake.mirror.status().tables and time.monotonic() < deadline:
+    while onelake.mirror._status().tables and time.monotonic() < deadline:
         onelake.mirror.sync()
-    assert [change.kind for change in onelake.mirror.changes()] == ["dropped"]
+    assert [change.change for change in onelake.mirror.history().changes] == ["dropped"]
 
 
 def test_sync_reports_what_the_emulator_dropped_meanwhile(onelake, monkeypatch):
     mirror, dropped = onelake.mirror, TableDropped(TableName("", "Orders"), "deleted")
     monkeypatch.setattr(mirror._server, "poll", lambda: mirror.note_event(mirror._server.item, dropped) is None)
-    assert mirror.sync().dropped == (TableName("", "Orders"),)
+    assert mirror.sync().dropped == ["Orders"]
 
 
 def test_the_environment_is_that_of_exec_and_ends_with_it(tmp_path):
@@ -138,8 +138,8 @@ def test_reset_returns_to_the_beginning_at_the_same_addresses(tmp_path):
             lake.reset()
             assert (dict(os.environ), sorted(lake.store.rglob("*"))) == (before, paths)
             lake.landing_zone.table("Empty", keys=["id"])
-            assert [table.state.code for table in lake.mirror.status().tables] == ["empty"]
-            assert abs(lake.mirror.status().last_heartbeat_at - time.time()) < 3600  # the 20 days are over
+            assert [table.state.code for table in lake.mirror._status().tables] == ["empty"]
+            assert abs(lake.mirror._status().last_heartbeat_at - time.time()) < 3600  # the 20 days are over
             assert lake.mirror.diagnostics == ()
 
 
@@ -169,7 +169,7 @@ def test_sync_does_not_wait_for_an_engine_that_is_paused(onelake):
     publish([{"id": 1}])
     with pytest.raises(AssertionError, match="Orders"):
         onelake.mirror.sync_until_caught_up()
-    assert onelake.mirror.status().tables[0].state.code == "loading"
+    assert onelake.mirror._status().tables[0].state.code == "loading"
 
 
 @pytest.mark.mirror_config(default_schema="none", strict=True)

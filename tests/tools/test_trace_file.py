@@ -69,7 +69,7 @@ def test_whatever_call_fails_the_report_is_right_or_there_is_none(shop):
     expected, script = report_on(shop, "3"), Script()
     for number in count():
         try:
-            with shop.mirror(storage=faulty(LocalStorage(shop.root), script)) as mirror, mirror.snapshot() as look:
+            with shop.mirror(storage=faulty(LocalStorage(shop.root), script)) as mirror, mirror._snapshot() as look:
                 assert trace_file(open_trace(look, "Orders"), "3") == expected
         except StorageUnavailable:
             assert number

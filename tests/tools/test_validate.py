@@ -18,7 +18,7 @@ from test_real_zones import REAL_ZONES
 from mirror_engine.config import Config
 from mirror_engine.errors import InternalError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives, numbered_name
-from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, Trait
+from mirror_engine.landing_zone.diagnostics import CATALOG, Trait
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.mirror import Mirror
@@ -115,7 +115,7 @@ def test_no_error_is_found_in_a_real_publishers_zone(name):
     if not (REAL_ZONES / name).is_dir():
         pytest.skip("set MIRROR_TEST_REAL_ZONES to the folder of real landing zones")
     report = check_landing_zone(find_target(REAL_ZONES / name, Config()))
-    assert report.count(Severity.ERROR) == 0
+    assert report.checked().counts.error == 0
     assert {table.state for table in report.tables} == {"caught_up"}
 
 

@@ -15,11 +15,11 @@ from mirror_engine.landing_zone.names import shown_names
 from mirror_engine.landing_zone.states import Blocked, Deleted, Halted, Unconfigured, Unlisted
 from mirror_engine.landing_zone.text import printable
 from mirror_engine.monitoring.history import MAX_NAMED
-from mirror_engine.monitoring.state_text import counted_json, iso
+from mirror_engine.monitoring.status_results import StatusSummary, TableSummary
 from mirror_engine.onelake.hosts import DFS
 from mirror_engine.onelake.items import SUFFIXES
 from mirror_engine.onelake.page.statuses import MAX_FILES
-from mirror_engine.results import Finding, fields_json, iso_text
+from mirror_engine.results import CountedFinding, Finding, iso_text, utc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,8 @@ def explanation_page(code: str) -> Document | None:
 def _item(cached: CachedStatus) -> Document:
     item, status, made = cached.item, cached.status, cached.scan.documents
     if status and "mirror" not in made:  # once a scan: there may be thousands of tables
-        made["mirror"] = _printable({**status.facts_json(), "tables": _tables(cached, status, status.tables)})
+        facts = StatusSummary.of_mirror(status).to_json()
+        made["mirror"] = _printable({**facts, "tables": _tables(cached, status, status.tables)})
     zone = quote(f"{item.workspace}/{item.name}{SUFFIXES[0]}/{ZONE}", errors="replace")
     facts = {
         **_reference(item),
@@ -78,7 +79,7 @@ def _item(cached: CachedStatus) -> Document:
 
 
 def _reference(item: ShownItem) -> Document:
-    return fields_json(item, "id", "workspace", "name")
+    return {"id": item.id, "workspace": item.workspace, "name": item.name}
 
 
 def _tables(cached: CachedStatus, status: MirrorStatus, tables: Sequence[TableStatus]) -> list[Document]:
@@ -86,17 +87,17 @@ def _tables(cached: CachedStatus, status: MirrorStatus, tables: Sequence[TableSt
     names = shown_names(each.name for each in status.tables)
     found = []
     for table in tables:
-        summary, last = table.summary_json(engine_running=status.is_worked_on), last_diagnostic(table)
-        since = iso(cached.scan.at - table.lag_seconds) if table.pending_files else None
+        whole = TableSummary.of_table(table, engine_running=status.is_worked_on)
+        summary, last = whole.to_json(), last_diagnostic(table)
+        since = iso_text(utc(cached.scan.at - table.lag_seconds)) if table.pending_files else None
         del summary["lag_seconds"]  # it changes all the time
         found.append(
             {
                 **summary,
                 "table": names[table.name],
                 "url": f"/tables/{cached.item.id}/{quote(table.name.folder, errors='replace')}",
-                "urgency": table.urgency,
                 "pending_since": since and f"{since[:16]}Z",  # to the minute: a scan takes time
-                "applied_up_to": table.watermark,
+                "applied_up_to": whole.applied,
                 "diagnostic": last and Finding.of(last).to_json(),
             }
         )
@@ -120,9 +121,11 @@ def _details(table: TableStatus) -> Document:
     by_state["applied"].reverse()
     names = ("path", "state", "reason", "rows", "delta_version")
     return {
-        "diagnostics": counted_json(table.diagnostics[:MAX_FILES]),
+        "diagnostics": [CountedFinding.of(*each).to_json() for each in table.diagnostics[:MAX_FILES]],
         "diagnostic_count": len(table.diagnostics),
-        "files": [fields_json(file, *names) for files in by_state.values() for file in files[:MAX_FILES]],
+        "files": [
+            {name: getattr(file, name) for name in names} for files in by_state.values() for file in files[:MAX_FILES]
+        ],
         "files_processed": table.files_processed,
     }
 
@@ -145,7 +148,7 @@ def _contents(statuses: StatusCache, item: ShownItem, table: TableStatus) -> Doc
 
 
 def _commit(commit: HistoryEntry) -> Document:
-    facts = fields_json(commit, "version", "operation", "rows")
+    facts = {"version": commit.version, "operation": commit.operation, "rows": commit.rows}
     files = [*commit.files]
     shown = files if len(files) <= MAX_NAMED else [files[0], files[-1]]
     return {**facts, "committed_at": iso_text(commit.committed_at), "files": shown, "file_count": len(files)}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mirror_engine.errors import MirrorError
+from mirror_engine.mirror import status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +114,7 @@ class StatusCache:
     def _scan(self, entry: _Entry, item: ShownItem) -> None:
         started = self._clock()
         try:
-            entry.found = Scan(item.view().status(MAX_FILES), at=time.time())
+            entry.found = Scan(status_of(item.view(), MAX_FILES), at=time.time())
         except MirrorError as error:
             entry.found = Scan(None, str(error), time.time())
         ended = self._clock()

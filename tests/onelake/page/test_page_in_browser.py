@@ -133,7 +133,7 @@ def test_without_javascript_the_page_names_the_command(opened, base):
 
 def test_overview_says_which_tables_are_stuck_since_when_why_and_what_to_do(visit, base, still):
     tab = visit(f"{base}/")
-    text, (status, _) = shown(tab), (item.view().status() for item in still.shown)
+    text, (status, _) = shown(tab), (item.view()._status() for item in still.shown)
     assert named(tab)[:2] == ["Sales.Stores", "Items"]  # urgent ones first
     for table in status.tables:
         assert f"{table.name.normalized} {table.state.code.replace('_', ' ')}" in text
@@ -144,7 +144,7 @@ def test_overview_says_which_tables_are_stuck_since_when_why_and_what_to_do(visi
 
 
 def test_table_page_says_what_status_says(visit, base, still):
-    for table in still.shown[0].view().status(100).tables:
+    for table in still.shown[0].view()._status(100).tables:
         text = shown(visit(f"{base}/tables/{SHOP}/{table.name.folder}"))
         expected = [table.message, help_for(table.state, engine_running=False), table.delta_folder]
         expected += [f"{each.path} {each.state}" for each in table.files] + [
@@ -253,7 +253,7 @@ def test_5000_tables_are_shown_in_part_and_found_by_name(visit, tmp_path):
     publisher = window.add(SHOP, "Sales", "Shop")
     publisher.table("One", keys=["id"]).insert({"id": 1})
     window.apply()
-    status = window.mirror(SHOP).status()
+    status = window.mirror(SHOP)._status()
     many = tuple(replace(status.tables[0], name=TableName("", f"T{at:04d}")) for at in range(5_000))
 
     class View:

@@ -9,8 +9,8 @@ import secrets
 from contextlib import suppress
 from typing import Any
 
-from mirror_engine import display
 from mirror_engine.config import cache_folder
+from mirror_engine.display import plain
 from mirror_engine.storage.local import write_private
 
 
@@ -27,12 +27,12 @@ class KeyDigest:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_private(path, self._secret)
 
-    def __call__(self, *values: Any) -> str:
+    def __call__(self, *values: Any) -> str:  # noqa: ANN401 - cells of any type
         """Twelve digits for values."""
-        text = json.dumps([display.plain(value) for value in values]).encode()
+        text = json.dumps([plain(value) for value in values]).encode()
         return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:12]
 
-    def path(self, path: str | None) -> str | None:
+    def path(self, path: str) -> str:
         """A change file's path, with digests of partition values."""
-        parts = (part.partition("=") for part in path.split("/")) if path else ()
-        return path and "/".join(f"{name}={self(value)}" if equals else name for name, equals, value in parts)
+        parts = (part.partition("=") for part in path.split("/"))
+        return "/".join(f"{name}={self(value)}" if equals else name for name, equals, value in parts)

@@ -1,0 +1,230 @@
+"""What `sync` and `run` show: what was applied, what became of tables, and which of them wait for what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Self
+
+from mirror_engine.display import bullet, bullets, diagnostic_lines, elapsed, halted, ignored_paths, line, with_help
+from mirror_engine.engine.cycle import RunResult
+from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unlisted, needs_attention
+from mirror_engine.landing_zone.text import count, printable
+from mirror_engine.monitoring.history import Change
+from mirror_engine.monitoring.state_text import (
+    DROPPED_BECAUSE,
+    TableCounts,
+    describe,
+    help_for,
+    ignored_data,
+    kind_of,
+    lost_rows,
+    notes,
+)
+from mirror_engine.monitoring.status_results import MAX_PARAGRAPHS
+from mirror_engine.results import Count, Failure, Finding, Result, Seconds, State, TableReference
+
+if TYPE_CHECKING:
+    from mirror_engine.display import Lines
+    from mirror_engine.engine.cycle import RunReport
+    from mirror_engine.landing_zone.names import TableName
+
+MAX_NAMED = 10  # tables in one line
+BECAME = {  # tables, by the kind of a change
+    "resumed": "{tables} {over}",
+    "folder_moved": "{tables} moved or mounted again, with the same content",
+    "progress_rebuilt": "Progress of {tables} was rebuilt from the Delta log",
+    "maintained": "Maintained {tables}",
+    "files_archived": "Archived {applied} of {tables}",
+    "archived_files_deleted": "Deleted {archived} of {tables}",
+}
+UNUSUAL = frozenset({"folder_moved", "progress_rebuilt"})
+
+
+class SyncedTable(TableReference, frozen=True):
+    """A table after the run.
+
+    Attributes:
+        message: the state in a sentence
+        help: what to do
+        needs_attention: whether it cannot go on until something is landed, corrected or removed
+        last_failure: what is tried again
+        diagnostic: why it is halted, unconfigured or unlisted, or is going to be dropped
+        ignored: why data that landed is never read
+        lost: rows that went with a Delta table that others removed
+    """
+
+    state: State
+    message: str
+    help: str | None
+    needs_attention: bool
+    last_failure: Failure | None
+    diagnostic: Finding | None
+    ignored: Sequence[Finding]
+    lost: Sequence[Finding]
+
+    @classmethod
+    def of_run(cls, done: RunReport, table: TableName, default_schema: str) -> Self:
+        """Make one of a table of a report."""
+        state, failure, ignored = done.states[table], done.failures.get(table), done.ignored.get(table, ())
+        lost, own = done.lost.get(table, ()), getattr(done.states[table], "diagnostic", None)
+        help = failure.help if failure else help_for(state, engine_running=False, lost=lost)
+        return cls.of(
+            table,
+            table.delta_folder(default_schema),
+            state.code,
+            describe(table, state) + notes(ignored) + lost_rows(lost),
+            help or (lost[0].help if lost else None),
+            needs_attention(state),
+            None if failure is None else Failure(**failure.to_json()),
+            own and Finding.of(own),
+            [*map(Finding.of, ignored)],
+            [*map(Finding.of, lost)],
+        )
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether the report says more of it than that it has caught up."""
+        # the failure of the whole names unlisted ones
+        is_well = self.state in {CaughtUp.code, Empty.code, Unlisted.code}
+        return bool(not is_well or self.last_failure or self.lost or self.ignored)
+
+    def lines(self) -> Lines:
+        """What failed, data that is ignored, or why it has not caught up, with what to do."""
+        for rows in self.lost:
+            yield from diagnostic_lines(rows)
+        message = self.message.removesuffix(lost_rows(self.lost))
+        bare = message.removesuffix(notes(found.as_diagnostic for found in self.ignored))
+        is_well = self.state in {CaughtUp.code, Empty.code}
+        if self.last_failure:
+            yield f"{bare}."
+            yield from with_help(f"error: {self.last_failure.message}", self.last_failure.help, "bold red")
+        elif is_well and self.ignored:
+            yield line(f"{message}.", "yellow")
+        elif is_well or self.state == Unlisted.code:
+            return
+        elif self.state == Halted.code and self.diagnostic:
+            yield from diagnostic_lines(self.diagnostic, halted(self.table))
+        else:
+            is_said = self.state == Blocked.code and self.lost
+            yield from with_help(f"{bare}.", None if is_said else self.help)
+        yield from bullets(ignored_paths(self.ignored))
+
+
+class SyncReport(Result, frozen=True):
+    """What was applied, and how every table is then.
+
+    Attributes:
+        exit_code: of the process
+        commits: made
+        duration_seconds: from start to end
+        changes: what became of tables besides the applied rows
+        last_failure: of the landing zone as a whole
+        ignored: why data that landed outside of tables is never read
+    """
+
+    result: RunResult
+    exit_code: Count
+    commits: Count
+    files_applied: Count
+    rows_applied: Count
+    tables_applied: Count
+    duration_seconds: Seconds
+    changes: Sequence[Change]
+    last_failure: Failure | None
+    ignored: Sequence[Finding]
+    counts: TableCounts
+    tables: Sequence[SyncedTable]
+
+    @classmethod
+    def of_run(cls, done: RunReport, default_schema: str) -> Self:
+        """Make one of what the engine reports; `default_schema` is that of tables outside a schema folder."""
+        whole, failed = done.failures.get(None), {table for table in done.failures if table}
+        is_stuck = {table: table in failed or needs_attention(state) for table, state in done.states.items()}
+        kinds = Counter(kind_of(state, is_stuck=is_stuck[table]) for table, state in done.states.items())
+        return cls.taken_from(
+            done,
+            exit_code=done.result.exit_code,
+            duration_seconds=round(done.duration_seconds, 3),
+            changes=[*map(Change.of, done.changes)],
+            last_failure=whole and Failure(**whole.to_json()),
+            ignored=[*map(Finding.of, done.ignored.get(None, ()))],
+            counts=TableCounts(**kinds),
+            tables=[SyncedTable.of_run(done, table, default_schema) for table in done.states],
+        )
+
+    @property
+    def dropped(self) -> Sequence[str]:
+        """Tables that were dropped; some are there again, rebuilt."""
+        return sorted({change.table for change in self.changes if change.change == "dropped"})
+
+    def text(self) -> Lines:
+        return self.lines()
+
+    def lines(self, *, verbose: bool = False) -> Lines:
+        """Dropped tables, what needs attention, what else became of tables, and what was applied.
+
+        Files that were archived only with `verbose`.
+        """
+        yield from changes_text(change for change in self.changes if change.change == "dropped")
+        yield from self._attention()
+        yield from changes_text(
+            change
+            for change in self.changes
+            if change.change != "dropped" and (verbose or change.change != "files_archived")
+        )
+        yield self._summary()
+
+    def _attention(self) -> Lines:
+        """What failed, data that is ignored, and the tables that have not caught up, with what to do."""
+        if self.last_failure:
+            yield from with_help(f"error: {self.last_failure.message}", self.last_failure.help, "bold red")
+        for found in self.ignored:
+            yield from diagnostic_lines(found)
+        noted = [table for table in self.tables if table.is_noted]
+        noted.sort(key=lambda table: not (table.last_failure or table.needs_attention))
+        for table in noted[:MAX_PARAGRAPHS]:
+            yield from table.lines()
+        if (more := len(noted) - MAX_PARAGRAPHS) > 0:
+            yield line(f"… and {count(more, 'more table')}: see mirror-engine status", "dim")
+
+    def _summary(self) -> str:
+        """What was applied, and how many tables have caught up: two sentences."""
+        applied = "Nothing to apply"
+        if self.commits:
+            files = f"{count(self.files_applied, 'file')} ({count(self.rows_applied, 'row')})"
+            applied = f"Applied {files} to {count(self.tables_applied, 'table')} in {count(self.commits, 'commit')}"
+        applied = f"{applied} ({elapsed(self.duration_seconds)})."
+        is_whole = not self.last_failure
+        but = ignored_data(len(self.ignored) + sum(len(table.ignored) for table in self.tables))
+        if not self.tables:
+            none = "There are no tables left" if self.dropped else "There are no tables yet"
+            return f"{applied} {none if is_whole else 'No table could be listed'}{but}."
+        caught_up = sum(table.state in {CaughtUp.code, Empty.code} for table in self.tables)
+        if caught_up < len(self.tables) or any(table.last_failure for table in self.tables):
+            return f"{applied} {self.counts}"
+        return f"{applied} {'All' if is_whole else 'All other'} tables have caught up{but}."
+
+
+def changes_text(changes: Iterable[Change]) -> Lines:
+    """What became of tables besides the applied rows."""
+    by_kind = groupby(changes, lambda each: (each.change, "" if each.change == "halted" else each.reason or ""))
+    for (kind, reason), group in by_kind:
+        found = [*group]
+        names = ", ".join(printable(each.table) for each in found[:MAX_NAMED])
+        more = f" and {count(len(found) - MAX_NAMED, 'more table')}" if len(found) > MAX_NAMED else ""
+        tables = count(len(found), "table")
+        match kind:
+            case "dropped":
+                yield line(f"Dropped {tables} ({DROPPED_BECAUSE[reason]}): {names}{more}.", "yellow")
+                if reason == "removed":
+                    yield bullet("help:", "archived change files are read again by mirror-engine rebuild --replay")
+            case "halted":
+                pass  # each is named with its reason, if it is halted still
+            case _:
+                files = sum(change.files for change in found)
+                over = f"no longer halted ({DROPPED_BECAUSE[reason]})" if reason else "resumed"
+                facts = {"tables": tables, "over": over, "archived": count(files, "archived file")}
+                became = BECAME[kind].format(**facts, applied=count(files, "applied file"))
+                yield line(f"{became}: {names}{more}.", "yellow" if kind in UNUSUAL else "")
