@@ -389,8 +389,9 @@ class Mirror:
         Raises:
             TransientError: the landing zone cannot be read.
         """
-        from mirror_engine.tools.validate import check_landing_zone, find_target  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.tools.validate import check_landing_zone  # noqa: PLC0415 - a sync needs none of these tools
         from mirror_engine.tools.validation import Validation  # noqa: PLC0415 - the same
+        from mirror_engine.tools.validation_target import find_target  # noqa: PLC0415 - a sync needs none of these tools
 
         found = check_landing_zone(find_target(self.root, self.config))
         return Validation(not found.is_failing, [found.checked(self.config.delta_default_schema)])

@@ -27,7 +27,8 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.testing.cases import Stage, load, names, text_of
 from mirror_engine.tools.compare.zone import compare_zone
-from mirror_engine.tools.validate import check_landing_zone, find_target
+from mirror_engine.tools.validate import check_landing_zone
+from mirror_engine.tools.validation_target import find_target
 
 HOME = Path(__file__).parents[1]
 NAMES = names()

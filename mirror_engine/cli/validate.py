@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,7 +39,23 @@ if TYPE_CHECKING:
     from mirror_engine.cli.downloads import Downloads
     from mirror_engine.config import Config
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tools.validate import ValidationReport, ValidationTarget
+    from mirror_engine.tools.validate import ValidationReport
+    from mirror_engine.tools.validation_target import ValidationTarget
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The options of one call, by the names of their flags."""
+
+    report_format: str
+    fail_on: str
+    ignore: tuple[str, ...]
+    expect: tuple[str, ...]
+    baseline: Path | None
+    write_baseline: Path | None
+    check_tie_order: int
+    watch: bool
+    duration: float | None
 
 
 @command(root="own", config=(*READING, *DROPPING, "memory_limit"), result=Validation)
@@ -74,21 +90,7 @@ if TYPE_CHECKING:
 @click.option("--duration", type=DURATION, help="With --watch: end after this time.")
 @with_config
 @with_downloads
-def validate(
-    paths: tuple[Place, ...],
-    config: Config,
-    report_format: str,
-    fail_on: str,
-    ignore: tuple[str, ...],
-    expect: tuple[str, ...],
-    baseline: Path | None,
-    write_baseline: Path | None,
-    check_tie_order: int,
-    duration: float | None,
-    downloads: Downloads,
-    *,
-    watch: bool,
-) -> int:
+def validate(paths: tuple[Place, ...], config: Config, downloads: Downloads, **given: Any) -> int:
     """Check a landing zone. Reads only; needs no Java.
 
     A dry run of the engine: reports every diagnostic with its file, row and help. Checks archived files, too. See
@@ -100,57 +102,59 @@ def validate(
     temporary: storage; retry
     """
     from mirror_engine.cli import validate_reports as forms
-    from mirror_engine.tools import validate as checks
+    from mirror_engine.tools.baseline import read_baseline, write_baseline
+    from mirror_engine.tools.validate import check_landing_zone
+    from mirror_engine.tools.validation_target import find_target
 
-    paths = paths or (Path(),)
-    _check_combinations(
-        paths, report_format, is_timed=duration is not None, watch=watch, records=write_baseline is not None
-    )
-    codes = frozenset(known_code(code) for codes in ignore for code in codes.split(","))
-    known = checks.read_baseline(baseline) if baseline else lambda *_: False
+    paths, options = paths or (Path(),), _Options(**given)
+    _check_combinations(paths, options)
+    codes = frozenset(known_code(code) for codes in options.ignore for code in codes.split(","))
+    known = read_baseline(options.baseline) if options.baseline else lambda *_: False
     reports: list[ValidationReport] = []
-    opened = {} if watch else {"opened": downloads.open}
-    for target in [checks.find_target(path, config, **opened) for path in paths]:
-        found = _watched(target, duration) if watch else checks.check_landing_zone(target, check_tie_order)
-        found = found.expecting((name for names in expect for name in names.split(",")), config.delta_default_schema)
-        found = replace(found, fail_on=Severity(fail_on), landing_zone=_relative(found.landing_zone))
+    opened = {} if options.watch else {"opened": downloads.open}
+    for target in [find_target(path, config, **opened) for path in paths]:
+        found = (
+            _watched(target, options.duration) if options.watch else check_landing_zone(target, options.check_tie_order)
+        )
+        found = found.expecting(
+            (name for names in options.expect for name in names.split(",")), config.delta_default_schema
+        )
+        found = replace(found, fail_on=Severity(options.fail_on), landing_zone=_relative(found.landing_zone))
         reports.append(found.compared_with(reports))
-    if write_baseline:
-        written = checks.write_baseline(write_baseline, reports)
-        out.note(f"{write_baseline}: {count(written, 'finding')} recorded")
+    if options.write_baseline:
+        written = write_baseline(options.write_baseline, reports)
+        out.note(f"{options.write_baseline}: {count(written, 'finding')} recorded")
         return exits.SUCCESS
     reports = [each.suppress(lambda found, each: each.code in codes or known(found, each)) for each in reports]
     done = Validation(
         not any(each.is_failing for each in reports), [each.checked(config.delta_default_schema) for each in reports]
     )
-    if out.wants_json() or report_format == "json":
+    if out.wants_json() or options.report_format == "json":
         out.print_json(done.to_json())
-    elif report_format == "text":
+    elif options.report_format == "text":
         out.report(done, done.lines(all_tables=out.verbosity() > 0))
     else:
-        render = {"github": forms.github, "junit": forms.junit, "sarif": forms.sarif}[report_format]
+        render = {"github": forms.github, "junit": forms.junit, "sarif": forms.sarif}[options.report_format]
         sys.stdout.write(render(*done.targets))
     return exits.SUCCESS if done.ok else exits.NEEDS_ATTENTION
 
 
-def _check_combinations(
-    paths: Sequence[Place], report_format: str, *, is_timed: bool, watch: bool, records: bool
-) -> None:
+def _check_combinations(paths: Sequence[Place], options: _Options) -> None:
     """Refuse options that contradict each other, or have no effect."""
-    if is_timed and not watch:
+    if options.duration is not None and not options.watch:
         raise UsageError("--duration requires --watch", "add --watch, or omit --duration")
-    if watch:
+    if options.watch:
         flags = {"check_tie_order": "--check-tie-order"}
         refuse_given(flags, "--watch reads each file as it lands")
-    if records:
+    if options.write_baseline:
         flags = {"baseline": "--baseline", "ignore": "--ignore", "fail_on": "--fail-on", "report_format": "--format"}
         refuse_given(flags, "--write-baseline records all findings, and reports none")
-    if watch and len(paths) > 1:
+    if options.watch and len(paths) > 1:
         raise UsageError("--watch takes one path", "give one ROOT, landing zone or table folder")
-    if watch and isinstance(paths[0], Path) and not paths[0].exists():
+    if options.watch and isinstance(paths[0], Path) and not paths[0].exists():
         raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {pasted(paths[0] / ZONE)}")
-    if out.wants_json() and report_format not in {"text", "json"}:
-        raise UsageError(f"--json cannot be combined with --format {report_format}", "omit one of them")
+    if out.wants_json() and options.report_format not in {"text", "json"}:
+        raise UsageError(f"--json cannot be combined with --format {options.report_format}", "omit one of them")
 
 
 def _watched(target: ValidationTarget, duration: float | None) -> ValidationReport:

@@ -17,7 +17,8 @@ from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, 
 from mirror_engine.mirror import Mirror, status_of
 from mirror_engine.monitoring.rows import SortedRows
 from mirror_engine.monitoring.state_text import describe
-from mirror_engine.tools.validate import UNMATCHED_CHANGE_CODES, check_landing_zone, find_target
+from mirror_engine.tools.validate import UNMATCHED_CHANGE_CODES, check_landing_zone
+from mirror_engine.tools.validation_target import find_target
 
 if TYPE_CHECKING:
     import threading

@@ -1,37 +1,32 @@
-"""Check a landing zone: find what a path or URL is, run the engine over it dry, keeping keys only; baselines."""
+"""Check a landing zone: run the engine over it dry, keeping keys only."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import threading
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.engine.poller import Poller
-from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
+from mirror_engine.errors import UnknownTable
 from mirror_engine.events import DiagnosticRaised, TableHalted
 from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.change import same_rows
-from mirror_engine.landing_zone.detection import never_arrives, sequence_of
+from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, Trait, diagnose
-from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
-from mirror_engine.landing_zone.listing import Kind, partition_of
+from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
-from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
+from mirror_engine.landing_zone.names import PARTNER_EVENTS_FILE, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_errors import fabric_message
 from mirror_engine.monitoring.state_text import describe
-from mirror_engine.storage.store_url import StoreUrl
-from mirror_engine.storage.stores import open_storage
-from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, ZoneView
+from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
@@ -48,18 +43,15 @@ from mirror_engine.tools.validation import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from mirror_engine.config import Config
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.listing import TableListing, ZoneListing
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.store_url import Place
+    from mirror_engine.tools.validation_target import ValidationTarget
 
 Counted = tuple[Diagnostic, int]  # a diagnostic and its number of occurrences
 UNMATCHED_CHANGE_CODES = frozenset({"ME077", "ME078"})  # changes to keys that were never inserted
 MIN_PAUSE_SECONDS = 0.01  # between checks of `watch`: a file may be empty under its final name for no longer
-BASELINE_FORMAT = 1
-_BASELINE_FIELDS = ("landing_zone", "code", "path", "column")
 _TIED = "ME028"
 _NO_ID = "-"
 
@@ -351,231 +343,3 @@ def _in_memory(storage: Storage, target: ValidationTarget) -> tuple[Sequence[Tab
     writer = MemoryDeltaWriter()
     with DryRun(storage, target.config, writer, all_rows(Path(), math.inf)) as dry_run:
         return dry_run.run().tables, writer
-
-
-def read_baseline(path: Path) -> Callable[[ValidationReport, Diagnostic], bool]:
-    """Read a baseline file; returns whether it has a diagnostic: row and count may differ. Raises `UsageError`."""
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-        entries = frozenset(tuple(entry[name] for name in _BASELINE_FIELDS) for entry in content["suppressed"])
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", "Create one: --write-baseline FILE.") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise UsageError(f"{path}: not a baseline", "Write it again: --write-baseline FILE.") from None
-    return lambda report, diagnostic: _baseline_entry(path.parent, report, diagnostic) in entries
-
-
-def write_baseline(path: Path, reports: Iterable[ValidationReport]) -> int:
-    """Write every diagnostic of the reports to a baseline file; returns how many. Raises `UsageError`."""
-    entries = {_baseline_entry(path.parent, report, diagnostic) for report in reports for diagnostic, _ in report.all()}
-    content = [dict(zip(_BASELINE_FIELDS, entry, strict=True)) for entry in sorted(entries, key=repr)]
-    try:
-        path.write_text(
-            json.dumps({"format": BASELINE_FORMAT, "suppressed": content}, indent=1) + "\n", encoding="utf-8"
-        )
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    return len(entries)
-
-
-def _baseline_entry(folder: Path, report: ValidationReport, diagnostic: Diagnostic) -> tuple[Any, ...]:
-    """What a baseline has; paths are relative to its folder, so that it works from any working folder."""
-    landing_zone = report.landing_zone
-    if "://" not in landing_zone:
-        landing_zone = os.path.relpath(Path(landing_zone).absolute(), folder.absolute()).replace(os.sep, "/")
-    return landing_zone, diagnostic.code, diagnostic.path, diagnostic.column
-
-
-@dataclass(frozen=True)
-class ValidationTarget:
-    """Files to check, shown as a ROOT with archived ones at their old paths; diagnostics begin at `landing_zone`.
-
-    `is_whole` is whether they are a whole landing zone, not a table or a file of one.
-    """
-
-    path: Place
-    landing_zone: str
-    storage: RestoredView
-    config: Config
-    is_whole: bool
-
-
-@dataclass(frozen=True)
-class _StorePath:
-    """A path in a store's container, with those methods of `Path` that are needed here."""
-
-    top: StoreUrl
-    storage: Storage = field(compare=False)
-    path: PurePosixPath
-
-    def __truediv__(self, path: str) -> _StorePath:
-        return replace(self, path=self.path / path)
-
-    def __str__(self) -> str:
-        return str(self.place)
-
-    @property
-    def place(self) -> StoreUrl:
-        return self.top / str(self.path) if self.path.parts else self.top
-
-    @property
-    def name(self) -> str:
-        return self.path.name or self.top.name
-
-    @property
-    def parts(self) -> Sequence[str]:
-        return self.path.parts
-
-    @property
-    def parent(self) -> _StorePath:
-        return replace(self, path=self.path.parent)
-
-    @property
-    def parents(self) -> Sequence[_StorePath]:
-        return [replace(self, path=path) for path in self.path.parents]
-
-    def exists(self) -> bool:
-        return self._is(*Kind)
-
-    def is_dir(self) -> bool:
-        return self._is(Kind.FOLDER)
-
-    def is_file(self) -> bool:
-        return self._is(Kind.FILE)
-
-    def iterdir(self) -> Sequence[_StorePath]:
-        return [self / entry.name for entry in self.storage.list("/".join(self.parts)) or ()]
-
-    def _is(self, *kinds: Kind) -> bool:
-        entry = self.storage.stat("/".join(self.parts))
-        return entry is not None and entry.kind in kinds
-
-
-_Path: TypeAlias = Path | _StorePath
-
-
-def find_target(
-    path: Place, config: Config, opened: Callable[[Place, str], Storage] = lambda place, _: open_storage(place)
-) -> ValidationTarget:
-    """Find what a path or URL is; `opened` returns the storage of a folder, of which what is below another is read.
-
-    Raises `StorageUnavailable`, and `UsageError` where it is absent, no part of a landing zone, or ignored by Fabric.
-    """
-    absolute: _Path
-    if isinstance(path, StoreUrl):
-        item, _, below = path.path.partition("/") if path.is_onelake else ("", "", path.path)
-        top = replace(path, path=item)
-        absolute = _checked_path(_StorePath(top, open_storage(top), PurePosixPath(below)))
-    else:  # `resolve` would follow links; Fabric has none
-        absolute = _checked_path(Path(os.path.abspath(path)))  # noqa: PTH100
-    if absolute.is_file():
-        folder, landing_zone, mapping = _file(absolute, config)
-    elif absolute.is_dir():
-        folder, (landing_zone, mapping) = absolute, _folder(absolute)
-    else:
-        raise UsageError(f"{path}: no such file or folder", "Give a ROOT, a landing zone, a table folder or a file.")
-    if folder != absolute or (folder / ENGINE).is_dir():  # one file of any number; or the first ones may be gone
-        config = replace(config, first_file="lowest")
-    below = "" if mapping else "/".join(landing_zone.parts[len(folder.parts) :])
-    storage = opened(folder.place if isinstance(folder, _StorePath) else folder, below)
-    if mapping:
-        storage = ZoneView(storage, {"": None, **mapping})
-    is_whole = not mapping or ZONE in mapping
-    zone = str(landing_zone) if isinstance(landing_zone, _StorePath) else landing_zone.as_posix()
-    return ValidationTarget(path, zone, RestoredView(storage, archived_first=True), config, is_whole)
-
-
-def _checked_path(path: _Path) -> _Path:
-    """The path; instead of a folder in a table folder, and of a file in one, the table folder as its zone has it."""
-    zone = _zone_above(path)
-    if zone is None or not path.exists():
-        return path
-    parts = path.parts[len(zone.parts) :]
-    depth = 2 if parts[0].endswith(SCHEMA_SUFFIX) else 1
-    is_nested = any("=" not in part and part not in ARCHIVES for part in parts[depth:-1])
-    return zone / "/".join(parts[:depth]) if path.is_dir() or is_nested else path
-
-
-def _zone_above(path: _Path) -> _Path | None:
-    """The landing zone that a path leads through, unless it is a ROOT itself."""
-    is_root = any((path / part).is_dir() for part in (ZONE, OLDER_ZONE, ENGINE))
-    return None if is_root else next((above for above in path.parents if above.name == OLDER_ZONE), None)
-
-
-def _folder(folder: _Path) -> tuple[_Path, Mapping[str, Source]]:
-    """The landing zone that a folder is in, and where it is in a ROOT; of a ROOT nothing."""
-    for zone in (ZONE, OLDER_ZONE):
-        if (folder / zone).is_dir():
-            return folder / zone, {}
-    if (folder / ENGINE).is_dir():
-        return folder / ZONE, {}
-    has_metadata = (folder / METADATA_FILE).exists()
-    if not has_metadata and folder.name.endswith(SCHEMA_SUFFIX):
-        return folder.parent, {f"{ZONE}/{folder.name}": Source("")}
-    is_placed = _zone_above(folder) is not None
-    if not (has_metadata or is_placed) and _is_zone(folder):
-        return folder, {ZONE: Source("")}
-    if has_metadata or is_placed or _has_change_files(folder):
-        at, landing_zone = _place_in_zone(folder)
-        return landing_zone, {at: Source("")}
-    raise UsageError(
-        f"{folder}: neither a landing zone nor a table folder",
-        f"A ROOT holds {ZONE}, a landing zone holds table folders, a table folder holds {METADATA_FILE}.",
-    )
-
-
-def _is_zone(folder: _Path) -> bool:
-    """Whether a folder has a zone's name, or holds schema folders, or folders with metadata or change files."""
-    return folder.name == OLDER_ZONE or any(
-        entry.name.endswith(SCHEMA_SUFFIX) or (entry / METADATA_FILE).exists() or _has_change_files(entry)
-        for entry in _entries(folder)
-        if entry.is_dir() and "=" not in entry.name
-    )
-
-
-def _has_change_files(folder: _Path) -> bool:
-    """Whether a folder, or a partition in it, has change files."""
-    entries = _entries(folder)
-    return any(sequence_of(entry.name) and entry.is_file() for entry in entries) or any(
-        "=" in entry.name and entry.is_dir() and _has_change_files(entry) for entry in entries
-    )
-
-
-def _entries(folder: _Path) -> list[_Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError as error:
-        raise StorageUnavailable(f"{folder}: {error.strerror}", "Check path and permissions.") from None
-
-
-def _file(file: _Path, config: Config) -> tuple[_Path, _Path, Mapping[str, Source]]:
-    """One change file's table folder and landing zone, and where the file is in a ROOT."""
-    folder, below, shown = file.parent, file.name, file.name
-    while "=" in folder.name or folder.name in ARCHIVES:
-        shown = shown if folder.name in ARCHIVES else f"{folder.name}/{shown}"
-        folder, below = folder.parent, f"{folder.name}/{below}"
-    if file.name[0] in "._":
-        raise _ignored(file)
-    if config.missing_metadata == "wait" and not (folder / METADATA_FILE).exists():
-        raise UsageError(
-            f"{file}: its table folder has no {METADATA_FILE}, and without it no file is read",
-            "Land it there, or check the file as one of an insert-only table: --missing-metadata insert-only.",
-        )
-    at, zone = _place_in_zone(folder)
-    return folder, zone, {f"{at}/{METADATA_FILE}": Source(METADATA_FILE), f"{at}/{shown}": Source(below)}
-
-
-def _place_in_zone(folder: _Path) -> tuple[str, _Path]:
-    """A table folder's path from ROOT, and its landing zone."""
-    schema = [folder.parent.name] if folder.parent.name.endswith(SCHEMA_SUFFIX) else []
-    if len(folder.parents) <= len(schema):
-        raise UsageError(f"{folder}: a table folder must be in a landing zone", "Give a folder with a folder above it.")
-    if folder.name[0] in "._":
-        raise _ignored(folder)
-    return "/".join([ZONE, *schema, folder.name]), folder.parents[len(schema)]
-
-
-def _ignored(path: _Path) -> UsageError:
-    return UsageError(
-        f"{path}: Fabric ignores names that begin with `_` or `.`", "Give a table folder or a change file."
-    )

@@ -16,7 +16,8 @@ from mirror_engine.landing_zone.states import CaughtUp, Loading
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.testing.mirror import MirrorInTest
 from mirror_engine.tools.trace.file import trace_file
-from mirror_engine.tools.validate import check_landing_zone, find_target
+from mirror_engine.tools.validate import check_landing_zone
+from mirror_engine.tools.validation_target import find_target
 
 VOID, TEXT = pa.null(), pa.string()
 MARKER = "__rowMarker__"

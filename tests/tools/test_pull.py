@@ -21,7 +21,8 @@ from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tools.pull import Pull
-from mirror_engine.tools.validate import check_landing_zone, find_target
+from mirror_engine.tools.validate import check_landing_zone
+from mirror_engine.tools.validation_target import find_target
 
 URL = "abfss://Sales@onelake.dfs.fabric.microsoft.com/Orders"
 SECOND = 10**9

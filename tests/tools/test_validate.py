@@ -28,9 +28,11 @@ from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.testing.cases import load
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tools import validate
+from mirror_engine.tools import validate, validation_target
+from mirror_engine.tools.baseline import read_baseline
 from mirror_engine.tools.dry_run import DryRun
-from mirror_engine.tools.validate import check_landing_zone, find_target, read_baseline
+from mirror_engine.tools.validate import check_landing_zone
+from mirror_engine.tools.validation_target import find_target
 
 ONLY_OF_VALIDATE = {code for code, each in CATALOG.items() if Trait.VALIDATE in each.traits}
 ONLY_OF_CLEANUP = {"ME073"}
@@ -260,7 +262,7 @@ def test_a_folder_is_judged_by_its_place_where_a_landing_zone_lies_above_it(tmp_
 def test_a_bucket_is_no_table_folder(tmp_path, monkeypatch, path):
     for name in (METADATA_FILE, FIRST):
         (tmp_path / name).write_bytes(METADATA)
-    monkeypatch.setattr(validate, "open_storage", lambda _: LocalStorage(tmp_path))
+    monkeypatch.setattr(validation_target, "open_storage", lambda _: LocalStorage(tmp_path))
     with pytest.raises(UsageError, match=r"^s3://bucket: a table folder must be in a landing zone"):
         find_target(parse_place(path), Config())
 
