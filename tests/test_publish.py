@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import signal
@@ -173,31 +174,48 @@ def change(database, chance):
     source.close()
 
 
+# Publishes in a child for each line that it reads, again and again, until the child is killed; small files
+PUBLISHER = """
+import os, sys
+import mirror_engine.publish as p
+from shop_publisher import publish
+p.LandingZone.table.__kwdefaults__["file_bytes"], p.DICTS = 20_000, 40
+for line in sys.stdin:
+    if not (child := os.fork()):
+        print(os.getpid(), flush=True)
+        sys.stdout = open(os.devnull, "w")
+        while True:
+            publish(*sys.argv[1:])
+            if line == "once\\n":
+                os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
+@pytest.mark.parametrize("kills", [5, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
 def test_publisher_killed_at_random_loses_and_doubles_no_row(tmp_path, kills):
     """SIGKILL at any moment of the how-to's own publisher, with files of a few rows each."""
     program = next(step.text for step in steps(HOW_TO) if step.kind == "shop_publisher.py")
     assert len(program.splitlines()) < 60
     (tmp_path / "shop_publisher.py").write_text(program)
-    small = (
-        "import mirror_engine.publish as p; p.LandingZone.table.__kwdefaults__['file_bytes'] = 20_000; p.DICTS = 40; "
-    )
-    loop = f"{small}from shop_publisher import publish\nprint('ready', flush=True)\nwhile True: publish(*{{}})"
     database, root, chance = shop(tmp_path), tmp_path / "mirror", random.Random(7)
-    command = [sys.executable, "-c", loop.format((str(database), str(root / ZONE)))]
-    with mirror_of(root) as mirror:
+    command = [sys.executable, "-c", PUBLISHER, database, root / ZONE]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    with mirror_of(root) as mirror, subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
         for _ in range(kills):
-            with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-                process.stdout.readline()
-                for _ in range(chance.randrange(4)):
-                    change(database, chance)
-                time.sleep(chance.random() * 0.05)
-                assert process.poll() is None
-                process.send_signal(signal.SIGKILL)
+            process.stdin.write("go\n")
+            child = int(process.stdout.readline())
+            for _ in range(chance.randrange(4)):
+                change(database, chance)
+            time.sleep(chance.random() * 0.05)
+            os.kill(child, signal.SIGKILL)
+            assert int(process.stdout.readline()) == -signal.SIGKILL
             with suppress(UnknownTable):
                 mirror.sync()
-        subprocess.run([*command[:2], command[2].replace("while True: ", "")], cwd=tmp_path, check=True)
+        process.stdin.write("once\n")
+        assert [process.stdout.readline() for _ in range(2)][1] == "0\n"
+        process.stdin.close()
         with sqlite3.connect(database) as source:
             expected = source.execute("SELECT * FROM orders ORDER BY id").fetchall()
         source.close()
