@@ -104,7 +104,7 @@ class ValidationReport:
     landing_zone: str = ""  # its path, `/` between parts; `""` for the working folder
     fail_on: Severity = Severity.ERROR  # the lowest that fails the check
     suppressed: int = 0  # diagnostics that are left out because of `--ignore` or a baseline
-    path: str = ""  # what was checked, as it was given
+    target: str = ""  # what was checked, as it was given
     partner_name: str = ""  # what the publisher calls itself; `""` if it does not (LZ-1.8)
 
     def all(self) -> Iterator[Counted]:
@@ -168,7 +168,7 @@ class ValidationReport:
         own = [self.checked_finding(*each) for each in findings(self.diagnostics, itemgetter(0))]
         often = Counter(found.severity for found in (*own, *(found for table in tables for found in table.diagnostics)))
         counts = FindingCounts(*(often[severity] for severity in reversed(SEVERITY_ORDER)))
-        return CheckedZone(self.path, self.landing_zone, not self.is_failing, counts, self.suppressed, tables, own)
+        return CheckedZone(self.target, self.landing_zone, not self.is_failing, counts, self.suppressed, tables, own)
 
 
 def check_landing_zone(target: ValidationTarget, tie_orders: int = 0) -> ValidationReport:
@@ -267,7 +267,7 @@ def report_of(
         of_zone[diagnose("ME092", "")] = 1
     name = status.partner.partner_name if status.partner else ""
     return ValidationReport(
-        tuple(tables), tuple(of_zone.items()), target.landing_zone, path=str(target.path), partner_name=name
+        tuple(tables), tuple(of_zone.items()), target.landing_zone, target=str(target.path), partner_name=name
     )
 
 

@@ -109,13 +109,13 @@ class CheckedZone(Part, frozen=True):
     """The findings in a landing zone, or a part of one.
 
     Attributes:
-        path: what was checked, as it was given
+        target: what was checked, as it was given
         ok: nothing at or above `--fail-on`, and no data that is not applied
         suppressed: findings left out on request
         diagnostics: about the landing zone itself
     """
 
-    path: str
+    target: str
     landing_zone: str
     ok: bool
     counts: FindingCounts
@@ -244,7 +244,7 @@ class Validation(Result, frozen=True):
         """The text; of many tables without findings only with `all_tables`."""
         for each in self.targets:
             if len(self.targets) > 1:
-                yield line(f"{each.path}:", "bold")
+                yield line(f"{each.target}:", "bold")
             yield from each.lines(all_tables=all_tables)
 
 

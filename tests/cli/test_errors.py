@@ -210,7 +210,7 @@ def test_version_is_one_line(cli):
 
 
 def test_every_result_has_an_exit_code():
-    found = {result.name: exits.of_result(result) for result in RunResult}
+    found = {result.name: result.exit_code for result in RunResult}
     assert found == {"CAUGHT_UP": 0, "FAILED": 1, "NEEDS_ATTENTION": 3, "RETRY": 4}
 
 

@@ -27,7 +27,16 @@ CHECKED = (
     "partition-values-are-decoded",
     "ME023",
 )
-OTHERWISE = {"root", "landing_zone", "last_heartbeat_at", "last_commit_at", "lag_seconds", "scan_requests", "lease"}
+OTHERWISE = {
+    "root",
+    "landing_zone",
+    "target",
+    "last_heartbeat_at",
+    "last_commit_at",
+    "lag_seconds",
+    "scan_requests",
+    "lease",
+}
 
 
 @pytest.fixture(autouse=True)

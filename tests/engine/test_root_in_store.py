@@ -157,7 +157,7 @@ def test_of_two_engines_one_says_who_the_other_is(anywhere, monkeypatch):
         status = shop.mirror()._status()
         assert status.engine_running
         assert status.lease.host == "worker-1"
-        document = json.loads(json.dumps(status.to_json()))
+        document = json.loads(json.dumps(shop.mirror().status().to_json()))
         assert document["root"] == str(shop.root)
         assert document["lease"]["is_held"]
         with pytest.raises(RootLocked, match=r"another engine is running here: worker-1 \(process \d+\), since 2"):
