@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,26 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
         slow[item.path] += item.get_closest_marker("slow") is not None
     items.sort(key=lambda item: -slow[item.path])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `--dist loadfile`, one process runs all files that need S3Proxy or Azurite, which then start once."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - it is there where this hook is called
+
+    @cache
+    def needs_servers(file):
+        text = (config.rootpath / file).read_text(encoding="utf-8")
+        return file.startswith("tests/storage/") or "s3_server" in text
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "servers" if needs_servers(file) else file
+
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish():
