@@ -26,6 +26,7 @@ from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.testing.cases import Stage, load, names, text_of
+from mirror_engine.tools.compare.fabric_tables import StorageTables
 from mirror_engine.tools.compare.zone import compare_zone
 from mirror_engine.tools.validate import check_landing_zone
 from mirror_engine.tools.validation_target import find_target
@@ -60,7 +61,7 @@ def outcome(name, make_writer):
         written = [(path, expected) for path, expected in there if path.is_dir()]
         if isinstance(writer, ArrowWriter) and case.is_comparable:
             shutil.rmtree(root / ENGINE)
-            reader = ArrowWriter(root / TABLES, root / "read")
+            reader = StorageTables(ArrowWriter(root / TABLES, root / "read"))
             compared = compare_zone(LocalStorage(root), reader, Config(**case.options), root / "work")
             differences += [f"compare: {found}" for found in compared if found.verdict == "different"]
         return (

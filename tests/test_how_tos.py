@@ -8,7 +8,7 @@ from pathlib import Path
 from sessions import steps
 
 DOCS = Path(__file__).parents[1] / "docs"
-SESSIONS = ("cannot-write", "keep-longer", "long-strings", "move-item", "renamed")
+SESSIONS = ("cannot-write", "keep-longer", "long-strings", "move-item", "renamed", "sql-shows-old-rows")
 
 
 def test_each_how_to_of_this_file_ends_with_something_to_paste():

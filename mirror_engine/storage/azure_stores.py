@@ -119,6 +119,10 @@ class AzureUrl(StoreUrl):
         except ClientAuthenticationError as error:
             raise unavailable(self, "", "open", 0, login_failure(str(error))) from None
 
+    def bearer_token(self) -> str:
+        """Return a token for requests of other APIs that take the same one; errors as `_token`."""
+        return str(self.secret().get("token") or self._token().token)
+
     def _sdk_credential(self) -> Credential:
         """Return a credential as Azure's libraries take it: a key, a token, a SAS, or nothing for unsigned requests."""
         from azure.core.credentials import (  # noqa: PLC0415 - an optional library

@@ -31,6 +31,7 @@ from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tools.compare import zone as compare_module
+from mirror_engine.tools.compare.fabric_tables import StorageTables
 from mirror_engine.tools.compare.zone import compare_zone
 
 pytestmark = pytest.mark.slow
@@ -99,7 +100,7 @@ class Fabric:
 
     def compare(self, *tables, **options):
         work = self.root.parent / "work"
-        fabric = ArrowWriter(self.root / TABLES, work / "read")
+        fabric = StorageTables(ArrowWriter(self.root / TABLES, work / "read"))
         found = compare_zone(LocalStorage(self.root), fabric, self.config, work, tables=tables, **options)
         return {each.name.normalized: each for each in found}
 

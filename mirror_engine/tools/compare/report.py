@@ -13,8 +13,9 @@ from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
 from mirror_engine.results import TableReference
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.tools.compare.fabric_tables import ApiTables, StorageTables
 from mirror_engine.tools.compare.key_digest import KeyDigest
-from mirror_engine.tools.compare.results import ComparedDifference, ComparedKey, ComparedTable, Comparison
+from mirror_engine.tools.compare.results import ComparedDifference, ComparedKey, ComparedTable, Comparison, SqlRows
 from mirror_engine.tools.compare.zone import compare_zone
 from mirror_engine.tools.difference import RowCounts
 from mirror_engine.tools.pull import pulled_from
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from mirror_engine.events import Listener
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import DeltaWriter
+    from mirror_engine.tools.compare.fabric_tables import FabricTables
+    from mirror_engine.tools.compare.results import Through
     from mirror_engine.tools.compare.zone import Finding, TableComparison
 
 
@@ -40,8 +42,14 @@ def compare_tables(  # noqa: PLR0913 - what to compare, what to show, and who li
     listen: Listener = ignore,
     zone: Storage | None = None,
     allow: Callable[[str], None] = lambda _: None,
+    through: Through = "storage",
+    received: Callable[[int], None] = lambda _: None,
+    sql_rows: Path | None = None,
 ) -> Comparison:
-    """Compare Fabric's tables below a ROOT; `zone` and `allow` as of `compare_zone`.
+    """Compare Fabric's tables below a ROOT; `zone` and `sql_rows` as of `compare_zone`.
+
+    `allow` is called before a table is read from storage, with its folder; `received` with the bytes of each part that
+    came through the table API.
 
     Raises:
         UsageError: Fabric mirrors no database there, or it has no tables.
@@ -51,17 +59,28 @@ def compare_tables(  # noqa: PLR0913 - what to compare, what to show, and who li
     digest = None if show_keys else KeyDigest()
     with tempfile.TemporaryDirectory(prefix="mirror-engine-") as folder:
         work = Path(folder)
-        source, fabric = open_storage(url), ArrowWriter(url / TABLES, work / "read")
+        fabric: FabricTables = StorageTables(ArrowWriter(url / TABLES, work / "read"), allow)
+        if through == "table-api":
+            fabric = ApiTables.at(url, received)
+        source = open_storage(url)
         _check_fabric(url, source, fabric)
-        options: dict[str, Any] = {"tables": tables, "limit": limit, "listen": listen, "zone": zone, "allow": allow}
+        options: dict[str, Any] = {
+            "tables": tables,
+            "limit": limit,
+            "listen": listen,
+            "zone": zone,
+            "sql_rows": sql_rows,
+        }
         found = list(compare_zone(source, fabric, config, work, **options))
     if not found:
         raise UsageError(f"{url}: there are no tables", f"Give the URL of a mirrored database; it holds {ZONE}.")
-    is_equal = all(each.verdict in {"equal", "not_yet"} for each in found)
-    return Comparison(str(url), is_equal, [_table(each, config.delta_default_schema, digest) for each in found])
+    is_equal = all(each.verdict in {"equal", "not_yet"} and not each.differs_in for each in found)
+    return Comparison(
+        str(url), is_equal, through, [_table(each, config.delta_default_schema, digest) for each in found]
+    )
 
 
-def _check_fabric(url: Place, source: Storage, fabric: DeltaWriter) -> None:
+def _check_fabric(url: Place, source: Storage, fabric: FabricTables) -> None:
     """Refuse a folder that Fabric does not mirror, as a pulled copy: each table would be one not yet applied."""
     origin = pulled_from(url) if isinstance(url, Path) else None
     is_fabrics = origin is None and (source.stat(TABLES) or source.stat(MONITORING))
@@ -82,6 +101,7 @@ def _table(found: TableComparison, default_schema: str, digest: KeyDigest | None
         late=[*map(paths, found.late)],
         counts=RowCounts(**found.counts),
         findings=[_difference(each, digest) for each in found.findings],
+        sql=found.sql and SqlRows(found.sql.equal, found.sql.counts, found.sql.columns),
     )
 
 

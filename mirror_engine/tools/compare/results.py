@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mirror_engine.display import Grid, bullet, indented, line
 from mirror_engine.landing_zone.text import count
 from mirror_engine.results import Count, Part, Place, Result, State, TableReference
-from mirror_engine.tools.difference import RowCounts
+from mirror_engine.tools.difference import OtherColumns, RowCounts
 
 if TYPE_CHECKING:
     from mirror_engine.display import Lines
 
+Through: TypeAlias = Literal["storage", "table-api"]  # ways to read Fabric's tables
 MAX_NAMED = 3  # files of one table
 VERDICTS = {
     "equal": ("green", "equal"),
@@ -61,6 +62,20 @@ class ComparedDifference(Part, frozen=True):
     keys: Sequence[ComparedKey]
 
 
+class SqlRows(Part, frozen=True):
+    """What SQL shows of a table, against Fabric's Delta table; it holds no row's value.
+
+    Attributes:
+        equal: whether SQL shows the rows of Delta
+        counts: of rows; missing and unexpected ones in SQL
+        columns: that only one of them has; missing ones in SQL
+    """
+
+    equal: bool
+    counts: RowCounts
+    columns: OtherColumns
+
+
 class ComparedTable(TableReference, frozen=True):
     """One table of Fabric, and the replay of its change files.
 
@@ -76,6 +91,8 @@ class ComparedTable(TableReference, frozen=True):
         late: files applied after newer ones
         counts: of rows; missing and unexpected ones in Fabric's table
         not_traced: more keys that differ
+        differs_in: where a difference is: in Delta, so that SQL shows it, too; or only in what SQL shows
+        sql: null if you gave no rows of SQL
     """
 
     verdict: Literal["equal", "not_yet", "different", "unknown"]
@@ -90,6 +107,8 @@ class ComparedTable(TableReference, frozen=True):
     counts: RowCounts
     findings: Sequence[ComparedDifference]
     not_traced: Count
+    differs_in: Literal["delta", "sql", "both"] | None
+    sql: SqlRows | None
 
     def lines(self) -> Lines:
         """The verdict with its numbers, and findings below it."""
@@ -110,6 +129,23 @@ class ComparedTable(TableReference, frozen=True):
             yield from map(indented, self._difference(each))
         if self.not_traced:
             yield line(f"  … and {count(self.not_traced, 'more key')}, whose changes were not checked", "dim")
+        if self.sql:
+            yield from self._sql_lines(self.sql)
+
+    def _sql_lines(self, sql: SqlRows) -> Lines:
+        if sql.equal:
+            in_delta = ": the difference is in Delta" if self.differs_in == "delta" else ""
+            yield bullet("SQL:", f"shows the rows of Delta{in_delta}")
+            return
+        numbers = (
+            f"{sql.counts.missing:,} missing, {sql.counts.unexpected:,} unexpected, {sql.counts.different:,} different"
+        )
+        alone = "alone differs, Delta does not" if self.differs_in == "sql" else "differs from Delta, too"
+        yield bullet("SQL:", f"{alone}: {numbers}; {count(sql.counts.equal, 'equal row')}")
+        for words, names in (("lacks", sql.columns.missing), ("alone has", sql.columns.unexpected)):
+            if names:
+                yield bullet("SQL:", f"{words} the columns {', '.join(names)}")
+        yield bullet("help:", "refresh the metadata of the SQL endpoint, then query it again")
 
     def _difference(self, found: ComparedDifference) -> Lines:
         from rich.text import Text  # noqa: PLC0415 - where something is shown
@@ -133,11 +169,13 @@ class Comparison(Result, frozen=True):
     """Fabric's tables compared with a replay of their landing zone; it holds no row's value.
 
     Attributes:
-        equal: whether no table is different or unknown
+        equal: whether no table is different or unknown, in Delta or in SQL
+        through: how Fabric's tables were read
     """
 
     url: str
     equal: bool
+    through: Through
     tables: Sequence[ComparedTable]
 
     def text(self) -> Lines:
@@ -147,6 +185,8 @@ class Comparison(Result, frozen=True):
         verdicts = Counter(VERDICTS[each.verdict][1] for each in self.tables)
         numbers = ", ".join(f"{times:,} {word}" for word, times in verdicts.items())
         yield f"Compared {count(len(self.tables), 'table')}: {numbers}."
+        if self.through == "table-api" and not any(table.sql for table in self.tables):
+            yield "These are the rows of Delta. If SQL shows others, refresh its endpoint, or compare them: --sql-rows."
 
 
 def _named(files: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.engine.poller import Poller
+from mirror_engine.errors import UsageError
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.change import comparable, replay, same_rows
 from mirror_engine.landing_zone.listing import partition_of
@@ -28,23 +29,24 @@ from mirror_engine.storage.zone_view import RestoredView, ZoneView
 from mirror_engine.tables.arrow_types import delta_type
 from mirror_engine.tools.compare.causes import causes, cell_cause, guesses, likely
 from mirror_engine.tools.compare.dry_runs import FolderRuns, LastChanges, Order, row_hashes
-from mirror_engine.tools.diff import MatchedRows, match
+from mirror_engine.tools.diff import MatchedRows, diff_tables, match, read_expected
 from mirror_engine.tools.dry_run import first_numbers
 from mirror_engine.tools.trace.context import listing_of
 from mirror_engine.tools.trace.row import plain_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.base import DeltaWriter
     from mirror_engine.tables.changes.key_counts import Hashes
     from mirror_engine.tools.compare.causes import Guess
     from mirror_engine.tools.compare.dry_runs import FolderRun
+    from mirror_engine.tools.compare.fabric_tables import FabricTables
+    from mirror_engine.tools.difference import Difference
     from mirror_engine.tools.trace.row import FileChange, Row
 
 ROWS = ("equal", "missing", "unexpected", "different")  # what rows are counted as
@@ -98,11 +100,18 @@ class TableComparison:
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(ROWS, 0))
     findings: tuple[Finding, ...] = ()  # those that concern most keys first
     not_traced: int = 0  # keys that differ, too, and whose changes were not looked at
+    sql: Difference | None = None  # of what SQL shows, `expected` being Fabric's table; None if that was not given
+
+    @property
+    def differs_in(self) -> Literal["delta", "sql", "both"] | None:
+        """Where a difference is; None where there is none, or nothing can be replayed."""
+        in_delta, in_sql = self.verdict == "different", self.sql is not None and not self.sql.equal
+        return "both" if in_delta and in_sql else "delta" if in_delta else "sql" if in_sql else None
 
 
 def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
     source: Storage,
-    fabric: DeltaWriter,
+    fabric: FabricTables,
     config: Config,
     work: Path,
     *,
@@ -110,13 +119,18 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
     limit: int = 20,
     listen: Listener = ignore,
     zone: Storage | None = None,
-    allow: Callable[[str], None] = lambda _: None,
+    sql_rows: Path | None = None,
 ) -> Iterator[TableComparison]:
     """Compare the tables `fabric` below ROOT, `source`, with replays of the landing zone; both sides are only read.
 
     Replayed tables are in `work`, a folder of this machine. The replay reads `zone`, which is as at the first look, or
-    else `source`. Each finding has `limit` keys. `allow` is called before a table is read, with its folder; whatever it
-    raises ends the comparison. Raises `UnknownTable`, and `TransientError` where zone or table cannot be read.
+    else `source`. Each finding has `limit` keys. `sql_rows` is a file with what SQL shows of the one table in `tables`,
+    in a format of `diff`.
+
+    Raises:
+        UsageError: such a file for several tables, or one that `diff` would refuse.
+        UnknownTable: no such table.
+        TransientError: zone or table cannot be read.
     """
     schema = config.delta_default_schema
     processed = {entry.get("normalizedTableName"): entry.get("metrics") for entry in read_tables(source)}
@@ -127,10 +141,10 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
     present = {spelled.get(folder.casefold(), folder): folder for folder in fabric.tables()}
     folders = [*owned, *(folder for folder in present if folder.casefold() not in spelled)]
     chosen = {find_table(table, folders, schema) for table in tables} or set(folders)
+    if sql_rows and len(chosen) != 1:
+        raise UsageError("--sql-rows is what SQL shows of one table", "Name that table, too: Sales.Orders.")
     # before the zone is read, in which Fabric may apply newer files meanwhile
-    for folder in sorted(chosen & present.keys()):
-        allow(present[folder])
-    opened = {folder: fabric.snapshot(present[folder]) for folder in chosen & present.keys()}
+    pinned = {folder: fabric.pin(present[folder]) for folder in sorted(chosen & present.keys())}
     zone = zone or source
     place = Poller(zone, config).scan().folder
     for number, folder in enumerate(folder for folder in folders if folder in chosen):
@@ -138,14 +152,18 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
             above, _, table = folder.rpartition("/")
             yield TableComparison(TableName(above, table), "different", findings=(finding("table_unknown"),))
             continue
-        snapshot, metrics = opened.get(folder), processed.get(owned[folder].normalized)
-        rows = fabric.rows(present[folder], version=snapshot.version) if snapshot else None
+        read, metrics = pinned.get(folder), processed.get(owned[folder].normalized)
+        rows = read() if read else None
         count = metrics.get("processedRowCount") if isinstance(metrics, dict) else None
         others = dict.fromkeys(f"{place}/{name.folder}" for name in names if name != owned[folder])
         view = RestoredView(zone, archived_first=True)
         at = f"{place}/{owned[folder].folder}"
         replays = FolderRuns(view, others, config, work / str(number), at, owned[folder], listen)
-        yield _Comparison(replays, rows, count if isinstance(count, int) else None, limit).result()
+        found = _Comparison(replays, rows, count if isinstance(count, int) else None, limit).result()
+        if sql_rows and rows is not None:
+            shown = read_expected(sql_rows, rows.schema)
+            found = replace(found, sql=diff_tables(shown, rows, found.key, limit=0))
+        yield found
         shutil.rmtree(replays.work, ignore_errors=True)
 
 
