@@ -195,7 +195,8 @@ class Ledger:
             if known is None or (anew and self.applied(table, anew)):  # then all of them, for their order
                 waiting = self._rows("SELECT path, etag FROM pending WHERE table_id = ?", self._ids.get(table, -1))
                 known = _Folder(listed, dict(self.marks(table)), dict(self.applied(table, listed)), dict(waiting))
-                self._folders[table] = known
+                if table in self._known:  # nothing ever forgets another one
+                    self._folders[table] = known
             else:
                 known.keep(listed)
             return FolderProgress({**known.marks}, {**known.applied}, {**known.pending})

@@ -227,6 +227,14 @@ def test_a_forgotten_table_is_not_known(path):
     assert tables_after(path) == {}
 
 
+def test_folder_of_an_unknown_table_is_not_kept(path):
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL, FILES)
+        ledger.forget(ORDERS)
+        assert ledger.folder(ORDERS, ["a.csv"]) == ledger.folder(ITEMS, ["a.csv"]) == FolderProgress({}, {}, {})
+        assert ledger._folders == {}
+
+
 def test_properties_and_the_mirrors_id_stay(path):
     with opened(path) as ledger:
         mirror = ledger.mirror
