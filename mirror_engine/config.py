@@ -477,9 +477,7 @@ def refuse_idle(reasons: Mapping[str, str]) -> None:
     if reasons:
         count = "1 option has" if len(reasons) == 1 else f"{len(reasons)} options have"
         lines = [f"  {place}: {reason}" for place, reason in reasons.items()]
-        raise ConfigError(
-            "\n".join([f"{count} no effect:", *lines]), "leave it out, or change what keeps it from working"
-        )
+        raise ConfigError("\n".join([f"{count} no effect:", *lines]), "leave it out, or change what its reason names")
 
 
 def write_effective(path: Path, config: Config) -> None:
@@ -526,7 +524,12 @@ def _read(layer: Mapping[str, tuple[str, object]], named: Mapping[str, Option]) 
     for place, (name, value) in layer.items():
         if name not in named:
             near = get_close_matches(name.lower().replace("-", "_"), named, n=1, cutoff=0.5)
-            problems.append(f"{place}: unknown option{f', did you mean {near[0]}?' if near else ''}")
+            meant = (
+                f"{ENVIRONMENT_PREFIX}{near[0].upper()}"
+                if near and place.startswith(ENVIRONMENT_PREFIX)
+                else "".join(near)
+            )
+            problems.append(f"{place}: unknown option{f', did you mean {meant}?' if meant else ''}")
             continue
         try:
             values[name] = named[name].kind.read(value)

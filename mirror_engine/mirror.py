@@ -112,7 +112,7 @@ class Mirror:
         if isinstance(self.root, Path) and not self.root.is_dir():
             raise UsageError(
                 f"{self.root}: no such folder",
-                f"use an existing folder, or create an example: mirror-engine init {pasted(root)}",
+                f"check the path, or create an example: mirror-engine init {pasted(root)}",
             )
         if not isinstance(config, Config | None):
             raise UsageError(f"config: {type(config).__name__}, expected Config", "Use Config(strict=True, …).")

@@ -189,6 +189,8 @@ def _usage(error: click.ClickException, words: Sequence[str]) -> Error:
     help = f"see {context.command_path if context else 'mirror-engine'} --help"
     if near:
         help = f"did you mean {' or '.join(sorted(near))}? {help}"
+    elif context and "extra argument" in message and any("--table" in each.opts for each in context.command.params):
+        help = f"choose a table with --table; {help}"
     elif context and "extra argument" in message and (folder := next(filter(os.path.isdir, words), None)):
         names = {parameter.name for parameter in context.command.params}
         if "root_option" in names and "root" not in names:  # of commands whose argument is a table

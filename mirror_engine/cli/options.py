@@ -27,7 +27,7 @@ from mirror_engine.config import (
 )
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.layout import OPTIONS, ZONE
-from mirror_engine.storage.roots import check_root, root_of, state_folder
+from mirror_engine.storage.roots import check_root, is_root, pasted, root_of, state_folder
 from mirror_engine.storage.store_url import local_folder
 from mirror_engine.storage.stores import parse_place
 
@@ -257,7 +257,7 @@ def command(
             if root != "own" and place == "any":
                 local_folder(str(given))
             if root != "own" and place != "any" and (not isinstance(given, Path) or given.is_dir()):
-                check_root(given, may_be_empty=place == "empty")
+                _checked(given, values, may_be_empty=place == "empty")
             loaded = None
             if config:
                 folder = given if root != "own" else _folder(values)
@@ -326,10 +326,29 @@ def _refuse_max_download(places: Sequence[Place], values: Mapping[str, Any]) -> 
 
 
 def _root(positional: Place | None, chosen: Place | None) -> Place:
+    context = click.get_current_context()
+    chosen = chosen or context.find_root().params.get("root_option")
+    tables = "; choose a table with --table" if any("--table" in each.opts for each in context.command.params) else ""
     if positional is not None and chosen is not None:
-        raise UsageError(f"ROOT is given twice: {positional} and -C {chosen}", "leave one of them out")
-    above: Place | None = click.get_current_context().find_root().params.get("root_option")
-    return positional or chosen or above or root_of(parse_place(os.environ.get(ROOT_VARIABLE) or "."))
+        raise UsageError(f"ROOT is given twice: {positional} and -C {chosen}", f"leave one of them out{tables}")
+    if tables and isinstance(positional, Path) and not positional.is_dir():
+        raise UsageError(
+            f"{positional}: no such folder",
+            f"check the path, or create an example: mirror-engine init {pasted(positional)}{tables}",
+        )
+    return positional or chosen or root_of(parse_place(os.environ.get(ROOT_VARIABLE) or "."))
+
+
+def _checked(root: Place, values: Mapping[str, Any], *, may_be_empty: bool) -> None:
+    """Check ROOT; of a command whose argument is a table, a ROOT given there is the likelier mistake."""
+    try:
+        check_root(root, may_be_empty=may_be_empty)
+    except UsageError as error:
+        meant = next((word for word in values.values() if isinstance(word, str) and word and is_root(Path(word))), "")
+        if not meant:
+            raise
+        command = f"{click.get_current_context().command_path} -C {pasted(meant)} …"
+        raise UsageError(error.message, f"give ROOT with -C: {command}") from error
 
 
 def _folder(values: Mapping[str, Any]) -> Place:

@@ -130,7 +130,7 @@ def find_table(name: str, folders: Sequence[str], default_schema: str) -> str:
     near = get_close_matches(text.replace(".", "/"), by_name, n=1, cutoff=0.5)
     shown = {folder: spelled(folder, default_schema) for folder in folders}
     meant = f"did you mean {shown[by_name[near[0]]]}? " if near else ""
-    available = ", ".join(shown.values()) or "none yet"
+    available = ", ".join(shown.values()) or "none yet: apply what has landed with mirror-engine sync"
     raise UnknownTable(f'unknown table "{name}"', f"{meant}Available: {available}")
 
 

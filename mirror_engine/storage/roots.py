@@ -113,7 +113,7 @@ def check_root(root: Place, *, may_be_empty: bool = False) -> None:
         help = "check the URL; a publisher makes the folder with its first file"
     else:
         near = _near(root)
-        help = near or f"create an example: mirror-engine init {pasted(root)}"
+        help = near or f"check the path, or create an example: mirror-engine init {pasted(root)}"
         if (root / STORE_ITEMS).exists():
             raise UsageError(f"{root} is a STORE of the emulator, not a ROOT", near or "a ROOT is STORE/WORKSPACE/ITEM")
         # schema folders, table folders and metadata are found in a landing zone only

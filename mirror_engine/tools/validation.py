@@ -199,7 +199,7 @@ class CheckedZone(Part, frozen=True):
         if self.suppressed:
             yield line(f"{count(self.suppressed, 'finding')} suppressed.", "dim")
         if shown := [*self.findings()]:
-            first = next((found for found in shown if found.fails), shown[0])
+            first = max(shown, key=lambda found: (found.fails, SEVERITY_ORDER.index(found.severity)))
             yield line(f"For details: mirror-engine explain {first.code}", "dim")
         if not self.ok:
             yield line(f"Failed: {', '.join(self._why_failed())}.", "bold red")

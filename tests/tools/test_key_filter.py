@@ -60,13 +60,13 @@ def test_a_single_key_may_hold_an_equals_sign(text):
 @pytest.mark.parametrize(
     ("arguments", "keys", "message"),
     [
-        (["7", "a=b"], ["Id"], "key a=b: Id named twice of Items"),
+        (["7", "a=b"], ["Id"], "key a=b: Id is given twice for Items"),
         (["city=Graz"], ["Id"], "key city=Graz: city is not a key column of Items"),
         (["x=1"], ["A", "B"], "key x=1: x is not a key column of Items"),
         (["QQ==", "B=1"], ["A", "B"], "key QQ==: QQ is not a key column of Items"),
-        (["7"], ["A", "B"], "key 7: 7 names no column of Items"),
+        (["7"], ["A", "B"], "key 7: 7 is no name of a key column of Items"),
         (["A=1"], ["A", "B"], "key: B of Items is missing"),
-        (["A=1", "a=2"], ["A", "B"], "key a=2: a named twice of Items"),
+        (["A=1", "a=2"], ["A", "B"], "key a=2: a is given twice for Items"),
         (["1"], [], "Items: has no keyColumns, so that no row can be identified"),
     ],
 )

@@ -164,7 +164,11 @@ class RowTrace(TableReference, Result, frozen=True):
         """Every change below its file, then the row as it is."""
         key = ", ".join(f"{name} = {value}" for name, value in self.key.items())
         files = {change.file for change in self.changes}
-        changes = f"{count(len(self.changes), 'change')} in {count(len(files), 'file')}" if files else "no changes"
+        changes = (
+            f"{count(len(self.changes), 'change')} in {count(len(files), 'file')}"
+            if files
+            else "no change file has this key"
+        )
         yield line(f"{self.table}, {key}: {changes}", "bold")
         if self.replay_start:
             yield from self.replay_start.lines()

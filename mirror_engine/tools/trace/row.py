@@ -82,8 +82,10 @@ def parse_key(
             name, has_name, value = key_columns[0], "=", argument
         column = known.get(folded(name))
         if column is None or column in texts:
-            problem = "named twice" if column else "is not a key column" if has_name else "names no column"
-            raise UsageError(f"key {argument}: {name if has_name else argument} {problem} of {table}", help_text)
+            problem = (
+                "given twice for" if column else "not a key column of" if has_name else "no name of a key column of"
+            )
+            raise UsageError(f"key {argument}: {name if has_name else argument} is {problem} {table}", help_text)
         texts[column] = value
     if missing := [name for name in key_columns if name not in texts]:
         raise UsageError(f"key: {', '.join(missing)} of {table} is missing", help_text)
