@@ -54,6 +54,11 @@ SMALLEST_BATCH = 4096  # bytes that a batch takes in memory, however few rows it
 DELETIONS = 10  # of a local folder, at most
 
 _NUMBERED = re.compile(r"[0-9]{20}\.parquet", re.IGNORECASE)
+_RESERVED = re.compile(  # by Spark, Delta and deltalake (LZ-5.12); the last ones where the table has a change feed
+    "_metadata|_tmp_metadata_row_index|deletionvectorid|_(source|target)_row_present_|_row_dropped_"
+    "|__delta_(rs|internal)_.*",
+    re.IGNORECASE | re.DOTALL,
+)
 _ARCHIVES = ("_FilesReadyToDelete", "_ProcessedFiles")
 _POSITION, _ROWS, _SINCE = b"publisher.position", b"publisher.rows", b"publisher.since"
 
@@ -156,7 +161,7 @@ class LandingZone:
             name: `Sales.Orders` for the folder `Sales.schema/Orders`, or `Orders`.
             keys: key columns; without them the table takes inserts only.
             schema: its columns, where the first rows do not show all types.
-            file_bytes: of Arrow data at which a change file is landed.
+            file_bytes: of Arrow data that a change file has at most.
 
         Raises:
             Refused: the folder has other keys (ME017), or its columns have other types (ME044).
@@ -291,8 +296,9 @@ class Table:
         self._position = about.get(_POSITION, b"null").decode()
         self._rows = json.loads(about.get(_ROWS, b"null"))
         self._since = about.get(_SINCE, b"").decode()
-        self._has_markers = MARKER in footer.names
-        self._columns = _Columns(self.folder, self.keys, pa.schema([each for each in footer if each.name != MARKER]))
+        columns = pa.schema([each for each in footer if each.name.lower() != MARKER.lower()])
+        self._has_markers = len(columns) < len(footer)
+        self._columns = _Columns(self.folder, self.keys, columns)
         self._columns.declare(self._declared)
 
     def _newest(self) -> str:
@@ -309,7 +315,8 @@ class Table:
         try:
             content = self._files.read(path)
         except FileNotFoundError:
-            _ensure(self._files, path, json.dumps({"keyColumns": list(self.keys)}, indent=2).encode())
+            if not _create(self._files, path, json.dumps({"keyColumns": list(self.keys)}, indent=2).encode()):
+                raise Conflict(f"{path} was created by another publisher: open the table again") from None
             return
         try:
             found = {name.lower(): value for name, value in json.loads(content.decode("utf-8-sig")).items()}
@@ -319,8 +326,16 @@ class Table:
         if {key.lower() for key in before} != {key.lower() for key in self.keys}:
             changed = f"keyColumns changed from {', '.join(before) or 'none'} to {', '.join(self.keys) or 'none'}"
             raise Refused(path, "ME017", changed, "restore them, or drop() the table and load it again")
-        ours = {"filedetectionstrategy": "sequentialfilename", "ispartitionenabled": "false", "fileformat": "parquet"}
-        if other := [name for name, value in ours.items() if str(found.get(name, value)).lower() != value]:
+        ours = {
+            "filedetectionstrategy": "sequentialfilename",
+            "ispartitionenabled": "false",
+            "fileformat": "parquet",
+            "fileextension": "parquet",
+        }
+        other = [name for name, value in ours.items() if str(found.get(name, value)).lower().lstrip(".") != value]
+        if "fileformat" not in found and "schemadefinition" in found:
+            other.append("schemadefinition")  # it makes the files CSV (LZ-2.13)
+        if other:
             raise ValueError(f"{path}: this publisher lands numbered Parquet, without partitions: see {other[0]}")
 
     def _take(self, rows: Any, marker: int) -> None:  # noqa: ANN401 - rows in many forms
@@ -330,10 +345,11 @@ class Table:
         for batch in self._batches(rows, marker):
             fitted = self._columns.fit(batch, marker)
             markers = pa.repeat(pa.scalar(marker, pa.int32()), len(batch))
+            size = max(fitted.nbytes, SMALLEST_BATCH)
+            if self._taken and self._taken_bytes + size > self._file_bytes:
+                self._land(self._position)  # before the rows: the last ones stay for `flush` and its position
             self._taken.append(fitted.append_column(MARKER, markers))
-            self._taken_bytes += max(fitted.nbytes, SMALLEST_BATCH)
-            if self._taken_bytes >= self._file_bytes:
-                self._land(self._position)
+            self._taken_bytes += size
 
     def _batches(self, rows: Any, marker: int) -> Iterator[pa.Table]:  # noqa: ANN401 - as above
         """Rows as small Arrow tables."""
@@ -353,6 +369,9 @@ class Table:
 
     def _land(self, position: str) -> None:
         """Land the taken rows as the next file; they stay taken if that fails."""
+        if not self._columns.schema.names:
+            help = "give `schema`: every value so far is NULL"
+            raise Refused(self.folder, "ME024", "no column has a type, and a table needs one", help)
         schema = self._columns.schema.append(pa.field(MARKER, pa.int32()))
         rows = pa.concat_tables([*self._taken, schema.empty_table()], promote_options="default")
         has_markers = self._has_markers or pc.any(pc.not_equal(rows.column(MARKER), INSERT)).as_py() or False
@@ -412,7 +431,7 @@ class _Columns:
                 columns[name] = pa.array(values)
                 if kind is not None and kind != columns[name].type and _are_numbers(kind, columns[name].type):
                     is_decimal = pa.types.is_decimal(kind)  # integers are cast to no narrow one; floats lose digits
-                    columns[name] = pa.array(values, kind) if is_decimal else columns[name].cast(kind)
+                    columns[name] = pa.array(values, kind) if is_decimal else _as_number(columns[name], kind)
             except (pa.ArrowException, OverflowError):  # their text may quote a value
                 found = columns[name].type if name in columns else "of several types"
                 raise self._other_type(name, found, kind or "no such column") from None
@@ -441,6 +460,14 @@ class _Columns:
         """Where the columns are, by folded name (LZ-5.7); the key is among them (LZ-2.11)."""
         names, given = batch.schema.names, dict[str, int]()
         for at, name in enumerate(names):
+            if name.lower() == MARKER.lower():
+                help = "leave it out: insert, update, upsert and delete say what a row is"
+                raise self._refused("ME036", f"the rows have a column `{name}` of their own", help)
+            if not name or _RESERVED.fullmatch(name):
+                reason = "Spark and Delta reserve it" if name else "it is empty"
+                raise self._refused(
+                    "ME084", f"no table can have a column `{name}`: {reason}", "rename it at the source"
+                )
             first = names[given.setdefault(name.lower(), at)]
             if first != name:
                 how = f"columns `{first}` and `{name}` of one file differ only in case"
@@ -470,8 +497,12 @@ class _Columns:
             raise self._other_type(batch.schema.names[at], found or batch.schema.types[at], wanted)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        # times are cut to microseconds, as the mirror does
-        return pc.cast(column, wanted, safe=not pa.types.is_timestamp(wanted))
+        is_cut = pa.types.is_timestamp(column.type) and column.type.unit == "ns"  # to microseconds, as the mirror does
+        try:
+            return pc.cast(column, wanted, safe=not is_cut)
+        except pa.ArrowInvalid:  # its text quotes the value
+            message = f"column `{batch.schema.names[at]}` has a value out of the range of {_word(wanted)}"
+            raise self._refused("ME044", message, "correct it at the source") from None
 
     def _refuse_null_keys(self, batch: pa.Table, given: Mapping[str, int]) -> None:
         for low, key in self._keys.items():
@@ -514,6 +545,18 @@ def _landed_as(kind: pa.DataType) -> pa.DataType | None:
 def _are_numbers(*kinds: pa.DataType) -> bool:
     """Whether values of one type may be written as the other where they fit: Python's numbers have no width."""
     return all(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) for kind in kinds)
+
+
+def _as_number(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Numbers as another type; raises `ArrowInvalid` if one does not fit. Arrow makes infinity of large ones."""
+    found = values.cast(kind)
+    if (
+        pa.types.is_floating(kind)
+        and pa.types.is_floating(values.type)
+        and not pc.is_inf(values).equals(pc.is_inf(found))
+    ):
+        raise pa.ArrowInvalid
+    return found
 
 
 def _word(kind: pa.DataType | str) -> str:
@@ -590,10 +633,12 @@ class Folder:
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all in it; absent is no error."""
-        place = self.path / path
+        place, gone = self.path / path, self.path / _temporary(path)
+        if place.is_dir():
+            place.rename(gone)  # at once: a crash must not leave a folder without its newest number
         for attempt in range(DELETIONS):  # the mirror may move files there at the same time
-            if place.is_dir():
-                shutil.rmtree(place, ignore_errors=attempt < DELETIONS - 1)
+            for each in filter(Path.is_dir, (gone, place)):
+                shutil.rmtree(each, ignore_errors=attempt < DELETIONS - 1)
         place.unlink(missing_ok=True)
 
     def _target(self, path: str) -> Path:
@@ -664,6 +709,9 @@ class _Objects:
 
     def delete(self, path: str) -> None:
         below = [each["path"] for page in self._store.list(self._at(path)) for each in page]
+        below.sort(
+            key=lambda each: (posixpath.dirname(each) == self._at(path), each)
+        )  # the newest number after archives
         for each in below or [self._at(path)]:
             with suppress(FileNotFoundError):
                 self._store.delete(each)

@@ -388,6 +388,9 @@ def test_drift_is_refused_as_validate_reports_it(tmp_path, landing, case):
         ({"id": 1, "city": 7, "amount": 1}, "ME044"),
         ({"id": 1, "city": "a", "amount": 2**40}, "ME044"),
         ({"id": 1, "city": "a", "amount": 1.5}, "ME044"),
+        ({"id": 1, "city": "a", "amount": 1, "__RowMarker__": 2}, "ME036"),
+        ({"id": 1, "city": "a", "amount": 1, "_metadata": "a text"}, "ME084"),
+        ({"id": 1, "city": "a", "amount": 1, "": 1}, "ME084"),
         ({"id": 1, "city": ["a text"], "amount": 1}, "ME044"),
         ({"id": None, "city": "a", "amount": 1}, "ME040"),
         ({"id": 1, "amount": 1}, "ME041"),
@@ -414,6 +417,39 @@ def test_dicts_of_several_types_or_shapes_are_refused(landing):
         landing.table("Keyless").delete({"id": 1})
 
 
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        (pa.float32(), [{"id": 1, "value": 1e300}]),
+        (pa.timestamp("us", tz="UTC"), pa.table({"id": [1], "value": pa.array([2**62], pa.timestamp("s"))})),
+    ],
+)
+def test_values_that_a_type_cannot_hold_are_refused(landing, kind, rows):
+    schema = pa.schema({"id": pa.int64(), "value": kind})
+    with pytest.raises(Refused, match=r"\[ME044\]") as refused:
+        landing.table("Orders", keys=["id"], schema=schema).upsert(rows)
+    assert str(2**62) not in str(refused.value)
+
+
+def test_rows_without_a_typed_column_are_refused(landing):
+    table = landing.table("Notes")
+    table.insert([{"note": None}])
+    with pytest.raises(Refused, match=r"no column has a type.* \[ME024\]"):
+        table.flush()
+    table.insert([{"note": "a"}])
+    assert table.flush().rows == 2
+
+
+def test_marker_of_another_publisher_in_any_case_is_not_a_column(landing, tmp_path, in_memory):
+    LandingZoneWriter(tmp_path).table("Orders", keys=["id"]).land_parquet(
+        pa.table({"id": [1], "city": ["Linz"], "__ROWMARKER__": pa.array([0], pa.int32())})
+    )
+    with landing.table("Orders", keys=["id"]) as table:
+        table.delete({"id": 1})
+        table.upsert({"id": 2, "city": "Wels"})
+    assert rows_of(in_memory) == [{"id": 2, "city": "Wels"}]
+
+
 def test_declared_schema_is_pinned_before_the_first_row(landing, in_memory):
     schema = pa.schema({"id": pa.int32(), "note": pa.string()})
     with landing.table("Orders", keys=["id"], schema=schema) as table:
@@ -435,6 +471,9 @@ def test_declared_schema_is_pinned_before_the_first_row(landing, in_memory):
         (b"{}", Refused, "keyColumns changed from none to id"),
         (b"{", Refused, r"\[ME010\]"),
         (b'{"keyColumns": ["id"], "FileFormat": "CSV"}', ValueError, "see fileformat"),
+        (b'{"keyColumns": ["id"], "FileExtension": "pq"}', ValueError, "see fileextension"),
+        (b'{"keyColumns": ["id"], "FileExtension": ".parquet"}', None, ""),
+        (b'{"keyColumns": ["id"], "SchemaDefinition": {}}', ValueError, "see schemadefinition"),  # LZ-2.13
         (b'{"keyColumns": ["id"], "isPartitionEnabled": "true"}', ValueError, "see ispartitionenabled"),
     ],
 )
@@ -446,6 +485,17 @@ def test_metadata_of_another_table_is_refused(landing, content, error, message):
         with pytest.raises(error, match=message):
             landing.table("Orders", keys=["id"])
     assert landing.files.read("Orders/_metadata.json") == content
+
+
+def test_metadata_of_two_publishers_at_once_is_a_conflict(tmp_path):
+    class Raced(Folder):
+        def create(self, path, content):
+            self.write(path, b'{"keyColumns": ["key"]}')
+            super().create(path, content)
+
+    with pytest.raises(Conflict):
+        LandingZone(Raced(tmp_path)).table("Orders", keys=["id"])
+    assert json.loads((tmp_path / "Orders/_metadata.json").read_bytes()) == {"keyColumns": ["key"]}
 
 
 class Noting(Folder):
@@ -478,8 +528,8 @@ def test_flush_returns_what_is_durable(landing):
     table.upsert(TABLE)
     assert table.position is None
     table.upsert({"id": 3, "city": "Graz"})
-    assert table.flush({"lsn": 7}) == (tuple(f"Orders/{file(number)}" for number in (1, 2, 3)), 3, None)
-    assert table.flush({"lsn": 7}) == ((), 0, None)  # it does not move without rows
+    assert table.flush({"lsn": 7}) == (tuple(f"Orders/{file(number)}" for number in (1, 2, 3)), 3, {"lsn": 7})
+    assert table.flush({"lsn": 8}) == ((), 0, {"lsn": 7})  # it does not move without rows
     table = landing.table("Orders", keys=["id"])
     table.delete({"id": 3})
     assert table.flush({"lsn": 8}) == ((f"Orders/{file(4)}",), 1, {"lsn": 8})
@@ -590,6 +640,24 @@ def test_drop_makes_way_for_other_keys(landing, in_memory):
             table.wait(0)
     assert rows_of(in_memory, "Sales.Orders") == [{"city": 1}]
     landing.table("Sales.Orders", keys=["city"]).wait(0)
+
+
+def test_crash_while_a_folder_is_deleted_leaves_no_lower_number(landing, monkeypatch):
+    """Else the next file has a number that the mirror has read already, and never reads again (LZ-3.4)."""
+    for number in (1, 2):
+        table = landing.table("Orders", keys=["id"])
+        table.upsert(ORDERS)
+        table.flush(number)
+    landing.files.rename(f"Orders/{file(1)}", f"Orders/_FilesReadyToDelete/{file(1)}")
+
+    def rmtree(place, **_):
+        next(Path(place).glob("*.parquet")).unlink()
+        raise SimulatedCrash
+
+    monkeypatch.setattr(publish.shutil, "rmtree", rmtree)
+    with pytest.raises(SimulatedCrash):
+        table.recreate()
+    assert landing.table("Orders", keys=["id"]).position is None
 
 
 def test_wait_returns_once_all_rows_are_applied(landing, in_memory):
