@@ -363,7 +363,7 @@ def lands_unchecked(root, second):
     orders.land_parquet(pa.table(FIRST))
     orders.land_parquet(pa.table({**second, MARKER: pa.array([4], pa.int32())}))
     with Mirror(root) as mirror:
-        return [found for found, _ in mirror.validate().all()]
+        return [*mirror.validate().targets[0].findings()]
 
 
 @pytest.mark.parametrize("case", DRIFTS)
@@ -818,7 +818,7 @@ def publishes_to(open_zone, root):
             mirror.sync()
             table.wait(0)
         assert mirror.read_table("Sales/a b%").to_pylist() == [{"id": 5, "city": "Enns"}]
-        assert not [found for found, _ in mirror.validate().all()]
+        assert not [*mirror.validate().targets[0].findings()]
     LandingZone(landing.files, partner="Acme.Shop")
     assert json.loads(landing.files.read("_partnerEvents.json"))["partnerName"] == "Acme.Shop"
 

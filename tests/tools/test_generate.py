@@ -37,7 +37,7 @@ def test_each_table_has_the_newest_rows_and_no_rule_is_broken(tmp_path):
             first, end = 1 + each.deletes, 20 + each.inserts
             assert keys_of(mirror, each.table) == list(range(first, end + 1))
             assert (each.rows, each.loaded, each.files) == (end + 1 - first, 20, 4)
-        worst = [finding.code for table in mirror.validate().tables for finding in table.findings]
+        worst = [finding.code for table in mirror.validate().targets[0].tables for finding in table.diagnostics]
     assert worst == []
     assert found.tables[-1].table == "Shop.Customers2"
 
