@@ -66,7 +66,6 @@ def bare(tmp_path_factory, built):
     return made
 
 
-@pytest.mark.nightly
 def test_two_equal_builds_hold_what_they_should(built):
     release_check.check_contents(*built)
     release_check.check_metadata(built)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from quick_folder import quick_folder
 from scripted_faults import Acting, Script, faulty
+from seed import by_night
 from shop import NO_STOP, Shop, name, row
 
 from mirror_engine import RunResult
@@ -233,7 +234,7 @@ def test_recreated_folder_with_equal_content_is_rebuilt_each_time(each_disk):
     shop = Shop(each_disk / "root")
     content = content_of(1)
     with shop.engine() as running:
-        for number in range(51):
+        for number in range(by_night(51, 201)):
             shop.publisher.remove("Orders")
             shop.orders().put(name(1), content)
             running.cycle(NO_STOP)

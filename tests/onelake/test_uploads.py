@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from raw_http import until
+from seed import by_night
 from zone_client import refused
 
 from mirror_engine.config import Config
@@ -33,6 +34,7 @@ from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
+UPLOADS = by_night(60, 200)  # of one table, alone or by twenty publishers
 pytestmark = pytest.mark.slow
 
 METADATA = json.dumps({"keyColumns": ["id"]}).encode()
@@ -238,9 +240,9 @@ def test_rename_over_a_file_without_content_loses_nothing(upload_lake):
 def test_uploads_of_healthy_publishers_are_not_reported(upload_lake, publishers):
     tables = [f"T{number}" for number in range(publishers)]
     with ThreadPoolExecutor(publishers) as pool:
-        for published in [pool.submit(upload_lake.publish, table, 60 // publishers) for table in tables]:
+        for published in [pool.submit(upload_lake.publish, table, UPLOADS // publishers) for table in tables]:
             published.result()
-    upload_lake.until_applied(*tables, count=60 // publishers)
+    upload_lake.until_applied(*tables, count=UPLOADS // publishers)
 
 
 class Publisher:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 from listed_storage import ListedStorage
 from memory_storage import MemoryStorage, read
+from seed import by_night
 
 from mirror_engine.config import Config
 from mirror_engine.engine.poller import Poller
@@ -160,7 +161,7 @@ def test_a_scan_of_1010_tables(request, server, lists):
 def test_scan_does_not_read_applied_files(onelake_server):
     pollers, seconds = [], ([], [])
     with onelake_server.in_use():
-        for count in (0, 20_000):
+        for count in (0, by_night(20_000, 100_000)):
             root = onelake_server.new_root()
             folder = onelake_server.store / root.container / root.name.partition(".")[0] / ZONE / "T"
             (folder / "_FilesReadyToDelete").mkdir(parents=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from seed import by_night
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
 from mirror_engine.tables.changes import key_counts
@@ -56,7 +57,7 @@ def told_by_replay(files):
     return len(rows), told
 
 
-@settings(max_examples=150)
+@settings(max_examples=by_night(150, 300))
 @given(FILES, st.sampled_from([0, 3, 1_000_000]), st.sampled_from([1, 3, 1_000_000]), st.booleans())
 def test_key_counts_are_those_of_replay(files, together, load, at_once):
     with pytest.MonkeyPatch.context() as patch:

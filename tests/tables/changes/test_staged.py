@@ -19,6 +19,7 @@ from delta_scenario import add_rows, copied, file_rows, known_log, schema_of, ta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
+from seed import by_night
 
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
@@ -65,7 +66,7 @@ def merged(rows, changes):
     return sorted((row[:-1] for row in [*(row for row in after if row[-1] != Role.DELETE), *added]), key=repr)
 
 
-@settings(max_examples=75)
+@settings(max_examples=by_night(75, 150))
 @given(st.lists(KEY, max_size=5), st.lists(CHANGES, min_size=1, max_size=3))
 def test_staged_changes_do_to_any_table_what_replay_says(before, files):
     serial = itertools.count(100)
@@ -92,7 +93,7 @@ def test_staged_changes_do_to_any_table_what_replay_says(before, files):
         assert met.multi_row_changes == sum(marker != 0 and count > 1 for marker, count in pairs)
 
 
-@settings(max_examples=50)
+@settings(max_examples=by_night(50, 100))
 @given(
     st.lists(KEY, max_size=5),
     st.lists(st.lists(KEY, max_size=6), min_size=1, max_size=3),

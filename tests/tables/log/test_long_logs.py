@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from deltalake import DeltaTable
+from seed import by_night
 from shop import NO_STOP, Shop, row
 
 from mirror_engine.engine.maintenance import MaintenanceScheduler
@@ -19,13 +20,13 @@ from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
 
-OLDER = 1_000
+OLDER = by_night(1_000, 5_000)
 NO_CHANGE = {"commitInfo": {"operation": "SET TBLPROPERTIES", "engineInfo": "another"}}
 
 
 @pytest.fixture(scope="module")
 def long_log(tmp_path_factory):
-    """A table whose log has 1,000 commits before its newest checkpoint."""
+    """A table whose log has many commits before its newest checkpoint."""
     root = tmp_path_factory.mktemp("shop")
     writer = ArrowWriter(root / TABLES, root / SCRATCH)
     shop = Shop(root, writer, max_batch_files=1, auto_maintain=1_000_000)

@@ -14,6 +14,7 @@ from delta_scenario import Scenario, known_log, schema_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
+from seed import by_night
 
 from mirror_engine.errors import TableDamaged
 from mirror_engine.tables.log.roaring import deserialized, serialized
@@ -74,7 +75,7 @@ def test_bitmaps_are_those_of_the_reference_library(name, has_runs):
     assert deserialized(serialized(numbers)).tolist() == numbers.tolist()
 
 
-@settings(max_examples=100)
+@settings(max_examples=by_night(100, 200))
 @given(st.sets(st.integers(0, 2**34), max_size=50), st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 9000))))
 def test_any_bitmap_reads_back(single, runs):
     numbers = np.array(sorted(single.union(*(range(start, start + count) for start, count in runs))), dtype=np.int64)

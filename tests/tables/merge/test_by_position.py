@@ -9,6 +9,7 @@ import pytest
 from delta_protocol import protocol_faults, read_history
 from delta_scenario import PARTITIONS, Scenario, known_log, passthrough_rows, schema_of
 from deltalake import DeltaTable, write_deltalake
+from seed import by_night
 
 from mirror_engine.errors import CommitFailed
 from mirror_engine.tables.log import snapshot
@@ -119,11 +120,12 @@ def test_small_files_are_compacted_without_maintenance(local, monkeypatch):
     monkeypatch.setattr(arrow, "_COMMITS", 3)
     monkeypatch.setattr(compaction, "_CROWD", 3)
     table, most = Scenario(local, SIMPLE, ["Id"]), 0
-    for key in range(40):
+    commits = by_night(40, 200)
+    for key in range(commits):
         table.change((0, key, "Linz"))
         most = max(most, len(files_of(table)))
     assert most <= 2 * compaction._CROWD + 1
-    assert len(table.found()) == 40
+    assert len(table.found()) == commits
     assert {commit.information["operation"] for commit in read_history(local.path(table.table)).commits} == {
         "CREATE TABLE",
         "WRITE",
