@@ -10,6 +10,7 @@ from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.onelake.errors import TableApiError, TableErrorCode
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.tables_folder import is_table
+from mirror_engine.tables.log.vectors import vector_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +65,9 @@ class ItemTables:
     def files(self, log: DeltaLog) -> Sequence[DataFile]:
         """The data files of a version. TableNotFound if one lies elsewhere: a client may have written such a log."""
         files, root = log.data_files(), self._root.resolve()
-        if not all(os.path.realpath(str(file.path)).startswith(f"{root}{os.sep}") for file in files):
+        vectors = [file.vector for file in files if file.vector and file.vector["storageType"] != "i"]  # i: in the log
+        places = [file.path for file in files] + [vector_place(log.folder, vector) for vector in vectors]
+        if not all(os.path.realpath(str(place)).startswith(f"{root}{os.sep}") for place in places):
             raise TableApiError(TableErrorCode.TableNotFound, "A data file of the table is not in the item.")
         return files
 

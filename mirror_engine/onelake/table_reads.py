@@ -93,11 +93,13 @@ def _columns(options: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
 def _grouped(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
     """Data files, in groups of `STREAM_BYTES` at least, but for the last."""
     group: list[DataFile] = []
+    size = 0
     for file in files:
         group.append(file)
-        if sum(each.size for each in group) >= STREAM_BYTES:
+        size += file.size
+        if size >= STREAM_BYTES:
             yield group
-            group = []
+            group, size = [], 0
     if group:
         yield group
 

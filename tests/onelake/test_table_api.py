@@ -305,10 +305,18 @@ def test_nothing_outside_of_the_item_is_read(own, tmp_path):
         if "add" in line:
             line["add"]["path"] = str(next((secret / "t").glob("*.parquet")))
     commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for table in ("sell/Linked", "linked/t", "sell/Far", "../Tables", "sell/.."):
+    own.write("sell/Marks", ORDERS, configuration={"delta.enableDeletionVectors": "true"})
+    commit = own.folder / "sell/Marks/_delta_log/00000000000000000000.json"
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    vector = {"storageType": "p", "pathOrInlineDv": "file:///dev/zero", "sizeInBytes": 1 << 30, "cardinality": 1}
+    for line in lines:
+        if "add" in line:
+            line["add"]["deletionVector"] = {**vector, "offset": 1}
+    commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for table in ("sell/Linked", "linked/t", "sell/Far", "sell/Marks", "../Tables", "sell/.."):
         assert own.client.post(f"{own.read_path(table)}/read").status_code == 404, table
     listed = own.client.get(f"{own.namespaces}/sell/tables").json()["identifiers"]
-    assert [each["name"] for each in listed] == ["Far", "Orders"]
+    assert [each["name"] for each in listed] == ["Far", "Marks", "Orders"]
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,13 @@ def test_types_that_say_the_same_are_no_difference(database):
     assert api.session.asked[1].endswith("/schemas/sell/tables/Orders/readStream/a%2Fb")
 
 
+def stream(kind):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema({"Id": kind})):
+        pass
+    return sink.getvalue().to_pybytes()
+
+
 def answered(status_code=200, json=None, content=b""):
     return SimpleNamespace(status_code=status_code, json=lambda: json, content=content)
 
@@ -198,6 +205,11 @@ def test_stream_identifiers_are_read_whatever_their_name(database, answer):
         ([answered(json=[])], "names no streams"),
         ([answered(json={"a": ["x"], "b": ["y"]})], "names no streams"),
         ([answered(json={"streams": [1]})], "names no streams"),
+        ([answered(json={"streams": []})], "names no streams"),
+        (
+            [answered(json={"streams": ["a", "b"]}), *(answered(content=stream(kind)) for kind in ("int64", "string"))],
+            "different columns",
+        ),
         ([answered(json={"streams": ["a"]}), answered(content=b"no Arrow")], "not an Arrow stream"),
     ],
 )

@@ -59,7 +59,7 @@ def read_vector(folder: TablePath, vector: Descriptor) -> Integers:
         if vector["storageType"] == "i":
             body, where = _from_z85(vector["pathOrInlineDv"]), folder
         else:
-            where = _place(folder, vector)
+            where = vector_place(folder, vector)
             start, length = vector.get("offset") or len(_FILE_VERSION), vector["sizeInBytes"] + 2 * _SIZE_BYTES
             framed = read_range(where, start, length)
             size, body, checksum = framed[:_SIZE_BYTES], framed[_SIZE_BYTES:-_SIZE_BYTES], framed[-_SIZE_BYTES:]
@@ -102,7 +102,7 @@ def new_vectors(marks: Sequence[Integers]) -> NewVectors:
     return NewVectors(f"deletion_vector_{identity}.bin", bytes(content), descriptors)
 
 
-def _place(folder: TablePath, vector: Descriptor) -> TablePath:
+def vector_place(folder: TablePath, vector: Descriptor) -> TablePath:
     """Where a vector's file is: below the table's folder, or at an absolute path of this machine."""
     if name := vector_file(vector):
         return folder / name

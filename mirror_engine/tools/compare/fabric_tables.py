@@ -106,10 +106,13 @@ class ApiTables:
                 raise StorageUnavailable(f"{table}: the read session has ended", help)
             self.received(len(answer.content))
             try:
-                parts.append(pa.ipc.open_stream(answer.content).read_all())
+                parts.append(_plain(pa.ipc.open_stream(answer.content).read_all()))
             except (pa.ArrowException, OSError):
                 raise StorageUnavailable(f"{table}: an answer with rows is not an Arrow stream, or not whole") from None
-        return _plain(pa.concat_tables(parts))
+        try:
+            return pa.concat_tables(parts)
+        except pa.ArrowException:
+            raise StorageUnavailable(f"{table}: the answers with rows have different columns") from None
 
     def _listed(self, path: str, kind: str, **asked: str) -> Iterator[str]:
         """The names in a list, page after page."""
@@ -162,7 +165,7 @@ def _stream_ids(answer: object) -> Sequence[str]:
     Its form is not documented. They are the only list in it, of texts or of objects with one identifier each.
     """
     lists = [value for value in answer.values() if isinstance(value, list)] if isinstance(answer, dict) else []
-    if len(lists) != 1:
+    if len(lists) != 1 or not lists[0]:
         raise ValueError
     found = []
     for entry in lists[0]:
