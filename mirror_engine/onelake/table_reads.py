@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from mirror_engine.errors import UsageError
 from mirror_engine.onelake.errors import TableApiError, TableErrorCode
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.log.snapshot import scan
+from mirror_engine.tables.log.snapshot import open_log, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.clock import Clock
     from mirror_engine.onelake.item_tables import ItemTables
-    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.snapshot import DataFile
+    from mirror_engine.tables.log.table_path import TablePath
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 SESSION_SECONDS = 60 * 60.0
@@ -30,10 +32,12 @@ ALL = "*"
 
 @dataclass(frozen=True)
 class _Stream:
-    """A part of a table's rows: data files of one version."""
+    """A part of a table's rows: data files of one version. Its log is opened again, as it takes memory."""
 
     place: tuple[str, str, str]  # item, schema and table
-    log: DeltaLog
+    folder: TablePath
+    table_id: str
+    version: int
     files: Sequence[DataFile]
     names: Sequence[str]  # of the columns
     ends_at: float  # by the emulator's clock
@@ -56,7 +60,10 @@ class Reads:
         names = _columns(options, log.schema.names)
         ends_at = self._now() + SESSION_SECONDS
         groups = [*_grouped(tables.files(log))] or [[]]
-        made = {secrets.token_urlsafe(24): _Stream(place, log, files, names, ends_at) for files in groups}
+        made = {
+            secrets.token_urlsafe(24): _Stream(place, log.folder, log.table_id, log.version, files, names, ends_at)
+            for files in groups
+        }
         with self._lock:
             for identifier in [each for each, stream in self._streams.items() if stream.ends_at <= self._now()]:
                 del self._streams[identifier]
@@ -71,9 +78,15 @@ class Reads:
             stream = self._streams.get(identifier)
         if stream is None or stream.place != place or stream.ends_at <= self._now():
             raise TableApiError(TableErrorCode.StreamNotFound)
-        columns = {column.name: column for column in stream.log.schema.columns}
+        try:
+            log = open_log(stream.folder, stream.version)
+        except UsageError:
+            log = None  # its version is gone
+        if log is None or log.table_id != stream.table_id:
+            raise TableApiError(TableErrorCode.StreamNotFound)
+        columns = {column.name: column for column in log.schema.columns}
         schema = arrow_schema(tuple(columns[name] for name in stream.names))
-        return _ipc(schema, scan(stream.log, stream.files, stream.names))
+        return _ipc(schema, scan(log, stream.files, stream.names))
 
 
 def _columns(options: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:

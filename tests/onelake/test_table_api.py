@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import shutil
 from datetime import date
 from decimal import Decimal
 
@@ -20,6 +22,7 @@ from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.onelake.table_api import table_app
+from mirror_engine.tables.log.snapshot import DeltaLog
 
 HOST = "https://onelake.table.fabric.microsoft.com"
 NAME = "orders.MirroredDatabase"
@@ -285,6 +288,28 @@ def test_streams_of_the_oldest_sessions_make_room(own, monkeypatch):
     first, second, third = (own.streams("sell/Orders")[0] for _ in range(3))
     at = f"{own.read_path('sell/Orders')}/readStream"
     assert [own.client.get(f"{at}/{stream}").status_code for stream in (first, second, third)] == [404, 200, 200]
+
+
+def test_a_session_keeps_no_log_in_memory(own):
+    """A log takes megabytes, and a client may begin thousands of sessions within their hour."""
+
+    def logs():
+        gc.collect()
+        return sum(isinstance(each, DeltaLog) for each in gc.get_objects())
+
+    before = logs()
+    for _ in range(3):
+        own.streams("sell/Orders")
+    assert logs() == before
+
+
+def test_a_stream_of_a_dropped_table_is_gone(own):
+    streams = [own.streams("sell/Orders")[0] for _ in range(2)]
+    path = f"{own.read_path('sell/Orders')}/readStream"
+    shutil.rmtree(own.folder / "sell/Orders")
+    assert own.client.get(f"{path}/{streams[0]}").status_code == 404
+    own.write("sell/Orders", ORDERS)
+    assert own.client.get(f"{path}/{streams[1]}").status_code == 404
 
 
 def test_a_stream_belongs_to_its_table(door):
