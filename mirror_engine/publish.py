@@ -54,7 +54,7 @@ SMALLEST_BATCH = 4096  # bytes that a batch takes in memory, however few rows it
 DELETIONS = 10  # of a local folder, at most
 
 _NUMBERED = re.compile(r"[0-9]{20}\.parquet", re.IGNORECASE)
-_RESERVED = re.compile(  # by Spark, Delta and deltalake (LZ-5.12); the last ones where the table has a change feed
+_RESERVED = re.compile(  # by Spark, Delta and deltalake (LZ-5.12)
     "_metadata|_tmp_metadata_row_index|deletionvectorid|_(source|target)_row_present_|_row_dropped_"
     "|__delta_(rs|internal)_.*",
     re.IGNORECASE | re.DOTALL,
@@ -463,11 +463,9 @@ class _Columns:
             if name.lower() == MARKER.lower():
                 help = "leave it out: insert, update, upsert and delete say what a row is"
                 raise self._refused("ME036", f"the rows have a column `{name}` of their own", help)
-            if not name or _RESERVED.fullmatch(name):
-                reason = "Spark and Delta reserve it" if name else "it is empty"
-                raise self._refused(
-                    "ME084", f"no table can have a column `{name}`: {reason}", "rename it at the source"
-                )
+            if reason := _fault_of(name):
+                message = f"no table can have a column `{name}`: {reason}"
+                raise self._refused("ME084", message, "rename it at the source")
             first = names[given.setdefault(name.lower(), at)]
             if first != name:
                 how = f"columns `{first}` and `{name}` of one file differ only in case"
@@ -529,6 +527,15 @@ def _folder(table: str) -> str:
     """A table's folder (LZ-1.3)."""
     schema, dot, name = table.partition(".")
     return f"{schema}.schema/{name}" if dot else table
+
+
+def _fault_of(name: str) -> str:
+    """Why no table can have a column of this name (LZ-5.12); empty where one can."""
+    if not name:
+        return "it is empty"
+    if "\0" in name:
+        return "readers cannot open a table with it"
+    return "Spark and Delta reserve it" if _RESERVED.fullmatch(name) else ""
 
 
 def _landed_as(kind: pa.DataType) -> pa.DataType | None:

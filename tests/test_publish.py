@@ -391,6 +391,7 @@ def test_drift_is_refused_as_validate_reports_it(tmp_path, landing, case):
         ({"id": 1, "city": "a", "amount": 1, "__RowMarker__": 2}, "ME036"),
         ({"id": 1, "city": "a", "amount": 1, "_metadata": "a text"}, "ME084"),
         ({"id": 1, "city": "a", "amount": 1, "": 1}, "ME084"),
+        ({"id": 1, "city": "a", "amount": 1, "a\0b": 1}, "ME084"),
         ({"id": 1, "city": ["a text"], "amount": 1}, "ME044"),
         ({"id": None, "city": "a", "amount": 1}, "ME040"),
         ({"id": 1, "amount": 1}, "ME041"),
