@@ -164,7 +164,8 @@ class LandingZone:
             file_bytes: of Arrow data that a change file has at most.
 
         Raises:
-            Refused: the folder has other keys (ME017), or its columns have other types (ME044).
+            Refused: the folder has other keys (ME017), its newest file was deleted (ME073), or its columns have other
+                types (ME044).
         """
         return Table(self.files, name, keys, schema, file_bytes)
 
@@ -302,11 +303,18 @@ class Table:
         self._columns.declare(self._declared)
 
     def _newest(self) -> str:
-        """The path of the highest number; empty without one. Archives count where someone has deleted the newest."""
-        for folders in ([self.folder], [f"{self.folder}/{name}" for name in _ARCHIVES]):
-            found = [f"{at}/{name}" for at in folders for name in self._files.list(at) if _NUMBERED.fullmatch(name)]
-            if found:
-                return max(found, key=lambda path: path.rpartition("/")[2])
+        """The path of the highest number; empty without one.
+
+        The mirror archives applied files, but never the newest (LZ-8.1). An archive beside an empty folder tells of a
+        newest file that someone has deleted: a file with its number would never be read (ME022).
+        """
+        if found := [name for name in self._files.list(self.folder) if _NUMBERED.fullmatch(name)]:
+            return f"{self.folder}/{max(found)}"
+        if any(_NUMBERED.fullmatch(name) for at in _ARCHIVES for name in self._files.list(f"{self.folder}/{at}")):
+            help = "restore it, or delete the folder and load the table again"
+            raise Refused(
+                self.folder, "ME073", "the newest change file was deleted, so the next number is unknown", help
+            )
         return ""
 
     def _check_metadata(self) -> None:

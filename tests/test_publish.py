@@ -550,7 +550,7 @@ def test_exception_in_the_block_lands_nothing(landing):
 
 @pytest.mark.parametrize("cleanup", ["ready", "processed", "both", "off"])
 def test_numbers_go_on_after_cleanup(tmp_path, landing, cleanup):
-    """LZ-8.1: the newest file stays; where someone deleted it, the archive has the number before."""
+    """LZ-8.1: the newest file stays."""
     with MirrorInTest(tmp_path, Config(cleanup=cleanup), writer=MemoryDeltaWriter()) as mirror:
         for number in (1, 2, 3):
             with landing.table("Orders", keys=["id"]) as table:
@@ -565,15 +565,18 @@ def test_numbers_go_on_after_cleanup(tmp_path, landing, cleanup):
 
 
 @pytest.mark.parametrize("archive", ["_FilesReadyToDelete", "_ProcessedFiles"])
-def test_number_and_position_come_from_the_archive_if_the_folder_is_empty(landing, archive):
+def test_deleted_newest_file_is_refused(landing, archive):
+    """Its number would be given again, and the mirror never reads a number twice (ME022)."""
     table = landing.table("Orders", keys=["id"])
-    table.upsert(ORDERS)
-    table.flush(7)
+    for number in (1, 2):
+        table.upsert(ORDERS)
+        table.flush(number)
     landing.files.rename(f"Orders/{file(1)}", f"Orders/{archive}/{file(1)}")
-    again = landing.table("Orders", keys=["id"])
-    assert again.position == 7
-    again.delete({"id": 1})
-    assert again.flush().files == (f"Orders/{file(2)}",)
+    landing.files.delete(f"Orders/{file(2)}")
+    with pytest.raises(Refused, match="ME073"):
+        landing.table("Orders", keys=["id"])
+    landing.files.rename(f"Orders/{archive}/{file(1)}", f"Orders/{file(1)}")
+    assert landing.table("Orders", keys=["id"]).position == 1
 
 
 def test_number_of_another_publisher_is_a_conflict(landing, in_memory):

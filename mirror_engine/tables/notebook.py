@@ -24,7 +24,7 @@ def refuse_outdated_imports() -> None:
     """
     for name in PACKAGES:
         imported = getattr(sys.modules.get(name), "__version__", None)
-        if imported and (installed := _installed(name)) and imported != installed:
+        if imported and (installed := _installed(name)) and imported.replace("-", "") != installed.replace("-", ""):
             raise SetupError(
                 f"{name} {imported} was imported before {installed} was installed",
                 f"Restart Python, then continue below the cell with %pip: {RESTARTS}.",

@@ -141,6 +141,10 @@ def test_what_sql_shows_is_of_one_table(database):
     write_deltalake(str(folder), rows(*OLD))
     with pytest.raises(UsageError, match="--sql-rows is what SQL shows of one table"):
         database.compare(sql_rows=database.sql(*NEW), tables=())
+    with pytest.raises(UsageError, match="have no table sell/Stores both"):
+        database.compare(sql_rows=database.sql(*NEW), tables=("sell.Stores",))
+    with pytest.raises(UsageError, match="found no file"):
+        database.compare(sql_rows=database.work / "absent.csv")
 
 
 def test_types_that_say_the_same_are_no_difference(database):

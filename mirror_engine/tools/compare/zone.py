@@ -143,6 +143,13 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
     chosen = {find_table(table, folders, schema) for table in tables} or set(folders)
     if sql_rows and len(chosen) != 1:
         raise UsageError("--sql-rows is what SQL shows of one table", "Name that table, too: Sales.Orders.")
+    if sql_rows and not sql_rows.is_file():
+        raise UsageError(f"--sql-rows: found no file {sql_rows}", "Export what SQL shows as CSV, JSON or Parquet.")
+    if sql_rows and not chosen <= present.keys() & set(owned):
+        raise UsageError(
+            f"--sql-rows: Fabric and the landing zone have no table {', '.join(chosen)} both",
+            "Compare it without --sql-rows first.",
+        )
     # before the zone is read, in which Fabric may apply newer files meanwhile
     pinned = {folder: fabric.pin(present[folder]) for folder in sorted(chosen & present.keys())}
     zone = zone or source
