@@ -243,7 +243,7 @@ def test_spark_connect_session_is_refused_at_once(tmp_path):
     """One of PySpark if its packages for Connect are here, else an object of a class in the same place."""
     try:
         from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415 - needs grpc
-    except ImportError:
+    except (ImportError, SystemExit):  # which PySpark raises in a process without a main module
         SparkSession = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})  # noqa: N806 - as above
     with pytest.raises(UsageError, match="Spark Connect session") as raised:
         Mirror(tmp_path, spark=SparkSession.__new__(SparkSession))

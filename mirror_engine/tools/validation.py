@@ -199,7 +199,8 @@ class CheckedZone(Part, frozen=True):
         if self.suppressed:
             yield line(f"{count(self.suppressed, 'finding')} suppressed.", "dim")
         if shown := [*self.findings()]:
-            first = max(shown, key=lambda found: (found.fails, SEVERITY_ORDER.index(found.severity)))
+            gravest = max(shown, key=lambda found: SEVERITY_ORDER.index(found.severity))
+            first = next((found for found in shown if found.fails), gravest)  # a cause before its effect
             yield line(f"For details: mirror-engine explain {first.code}", "dim")
         if not self.ok:
             yield line(f"Failed: {', '.join(self._why_failed())}.", "bold red")

@@ -480,7 +480,7 @@ def test_schema_folder_hidden_under_a_running_engine_loses_no_row(log_shop, hide
 def test_tables_folder_that_is_no_folder_is_named(log_shop, hide):
     with (
         hide(log_shop, "Tables"),
-        pytest.raises(StorageUnavailable, match="Tables: is no folder, but a file, or a link"),
+        pytest.raises(StorageUnavailable, match="Tables: is not a folder, but a file or a broken link"),
     ):
         log_shop.sync()
     assert log_shop.sync().result is RunResult.CAUGHT_UP

@@ -298,8 +298,8 @@ def test_a_commit_of_fabric_while_the_zone_is_read_does_not_count(fabric):
             return super().rows(table, **options)
 
     work = fabric.root.parent / "work"
-    writer = Committing(fabric.root / TABLES, work)
-    (found,) = compare_zone(LocalStorage(fabric.root), writer, fabric.config, work, tables=["Orders"])
+    tables = StorageTables(Committing(fabric.root / TABLES, work))
+    (found,) = compare_zone(LocalStorage(fabric.root), tables, fabric.config, work, tables=["Orders"])
     assert found.verdict == "equal"
 
 
@@ -483,12 +483,12 @@ def test_any_mirror_is_equal_up_to_pending_files_and_any_falsified_key_is_found(
             table.apply_changes(*((marker, {"id": key, "text": text}) for marker, key, text in changes))
             if number == min(applied, len(files)):
                 Mirror(root, Config(), writer=fabric).sync()
-        (found,) = compare_zone(LocalStorage(root), fabric, Config(), Path(folder, "work"), limit=100)
+        (found,) = compare_zone(LocalStorage(root), StorageTables(fabric), Config(), Path(folder, "work"), limit=100)
         assert (found.findings, set(found.not_yet) <= {name(each) for each in range(applied + 1, 7)}) == ((), True)
         Mirror(root, Config(), writer=fabric).sync()
         rows = fabric.rows("dbo/T").to_pylist()
         fabric.write_as_another("dbo/T", falsified(rows, how, at))
-        (found,) = compare_zone(LocalStorage(root), fabric, Config(), Path(folder, "work"), limit=100)
+        (found,) = compare_zone(LocalStorage(root), StorageTables(fabric), Config(), Path(folder, "work"), limit=100)
         keys = {key.values["id"] for each in found.findings for key in each.keys}
         wanted = rows[at % len(rows)]["id"] if rows and how != "a row of no file" else 9
         assert (found.verdict, keys) == ("different", {wanted})

@@ -257,7 +257,7 @@ def test_5000_tables_are_shown_in_part_and_found_by_name(visit, tmp_path):
     many = tuple(replace(status.tables[0], name=TableName("", f"T{at:04d}")) for at in range(5_000))
 
     class View:
-        def status(self, _):
+        def _status(self, _):
             return replace(status, tables=many)
 
     window.change(SHOP, view=View)
