@@ -263,7 +263,7 @@ def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot 
     changed = context.latest_external_change(table, recorded)
     # a ledger from before ROOT was moved knows other etags
     is_behind = earlier and earlier.batch < recorded.batch and earlier.identity == recorded.identity
-    applied = context.delta.applied_since(folder, snapshot, earlier.delta_version if earlier and is_behind else -1)
+    applied = context.delta.applied_since(folder, snapshot, earlier if is_behind else None)
     recorded = replace(
         recorded, delta_version=snapshot.record_version, external_change_version=changed, segments=applied.segments
     )

@@ -81,7 +81,7 @@ class FabricTables(DeltaReader):
         """None: all are Fabric's."""
         return -1
 
-    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:  # noqa: ARG002 - the same
+    def applied_since(self, table: str, snapshot: TableSnapshot, known: Progress | None) -> Applied:  # noqa: ARG002 - the same
         return self.applied.get(table, Applied())
 
     def make_durable(self, table: str, since: int) -> None:

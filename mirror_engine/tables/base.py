@@ -284,10 +284,10 @@ class DeltaReader(Protocol):
     def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         """The table's commits, newest first; those up to the version `until` without a look for newer ones."""
 
-    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
-        """Return what the table's commits after a version have applied, up to the snapshot's record; -1 for all.
+    def applied_since(self, table: str, snapshot: TableSnapshot, known: Progress | None) -> Applied:
+        """Return what the table's commits have applied after what is known, up to the snapshot's record; None: all.
 
-        Reads the commits since the newest segment of the record, and the segments before that end after `version`.
+        Reads the commits since the newest segment of the record, and older segments: of both what is not `known`.
 
         Raises:
             TableDamaged: a commit or a segment that says it is gone.

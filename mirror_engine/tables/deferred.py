@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mirror_engine.landing_zone.progress import Applied
+    from mirror_engine.landing_zone.progress import Applied, Progress
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import Chosen, HistoryEntry
 
@@ -108,8 +108,8 @@ class TablesReadOnce(DeltaReader):
     ) -> pa.Table | None:
         return self._reader.rows(table, version=version, limit=limit, where=where)
 
-    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
-        return self._reader.applied_since(table, snapshot, version)
+    def applied_since(self, table: str, snapshot: TableSnapshot, known: Progress | None) -> Applied:
+        return self._reader.applied_since(table, snapshot, known)
 
     def snapshot(self, table: str) -> TableSnapshot | None:
         with self._locks.setdefault(table, threading.Lock()):

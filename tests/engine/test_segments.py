@@ -74,7 +74,7 @@ def test_older_ledger_gets_only_newer_commits(each_shop, monkeypatch):
     (each_shop.root / LEDGER).write_bytes(older)
     asked, writer = [], each_shop.writer
     monkeypatch.setattr(
-        writer, "applied_since", lambda *given, ask=writer.applied_since: asked.append(given[2]) or ask(*given)
+        writer, "applied_since", lambda *given, ask=writer.applied_since: asked.append(given[2].batch) or ask(*given)
     )
     each_shop.sync()
     assert (known(each_shop), asked) == (expected, [8])
@@ -255,6 +255,20 @@ def clean_up(shop):
     for version in range(newest):
         (folder / f"_delta_log/{version:020}.json").unlink(missing_ok=True)
     return newest
+
+
+def test_other_programs_commits_may_be_gone_before_the_ledger_has_a_batch(tmp_path):
+    shop = Shop(tmp_path, ArrowWriter(tmp_path / "Tables", tmp_path / "scratch"), cleanup="off")
+    land(shop, [1])
+    behind, log = (shop.root / LEDGER).read_bytes(), shop.root / "Tables/dbo/Orders/_delta_log"
+    put_commit(log.parent, 2, [{"commitInfo": {"operation": "VACUUM END", "engineInfo": "another"}}])
+    land(shop, [2])
+    DeltaTable(str(log.parent)).create_checkpoint()
+    for version in range(3):
+        (log / f"{version:020}.json").unlink()
+    (shop.root / LEDGER).write_bytes(behind)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert (shop.ids(), [*known(shop)[1]]) == ([1, 2], [name(1), name(2)])
 
 
 def test_record_lost_to_log_cleanup_is_said_again_before_the_next_commit(tmp_path):

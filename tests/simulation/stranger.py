@@ -68,7 +68,7 @@ def needs_ledger(log):
     if found.record is None:
         return True
     try:
-        segments.applied_since(found, -1, log.segment, log.records)
+        segments.applied_since(found, None, log.segment, log.records)
     except TableDamaged:
         return True
     return False

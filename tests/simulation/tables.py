@@ -237,11 +237,11 @@ class TablesWriter(DeltaWriter):
         versions = list(reversed(log.kept(0, until + 1)))[:limit]
         return [_history_entry(version, log.commits[version]) for version in versions]
 
-    def applied_since(self, table, snapshot, version):
+    def applied_since(self, table, snapshot, known):
         log = self._port.call(f"applied_since {table}", lambda: snapshot.log.log)
         if snapshot.version > log.version:
             raise StorageUnavailable(f"{table}: version {snapshot.version} was taken back")
-        return segments.applied_since(snapshot, version, log.segment, log.records)
+        return segments.applied_since(snapshot, known, log.segment, log.records)
 
     def make_durable(self, table, since):  # noqa: ARG002 - all of it
         self._port.call(f"make_durable {table}", partial(self._sync, table))

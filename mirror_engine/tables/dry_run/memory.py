@@ -32,7 +32,7 @@ from mirror_engine.tables.log.segments import applied_since
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from mirror_engine.landing_zone.progress import Applied, Segment
+    from mirror_engine.landing_zone.progress import Applied, Progress, Segment
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, FileRows, HistoryEntry
 
@@ -92,9 +92,9 @@ class InProcessWriter(DeltaWriter):
         snapshot = self.snapshot(table)
         return snapshot.version if snapshot else -1
 
-    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
+    def applied_since(self, table: str, snapshot: TableSnapshot, known: Progress | None) -> Applied:
         return applied_since(
-            snapshot, version, lambda segment: self._segments[table, segment.name], partial(self.records, table)
+            snapshot, known, lambda segment: self._segments[table, segment.name], partial(self.records, table)
         )
 
     @abstractmethod

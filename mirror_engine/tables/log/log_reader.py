@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mirror_engine.landing_zone.progress import Applied
+    from mirror_engine.landing_zone.progress import Applied, Progress
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import Chosen, HistoryEntry, TableSnapshot
 
@@ -53,10 +53,10 @@ class LogReader(TablesFolder, DeltaReader):
     def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
         return latest_external_change(self.path(table), since, columns)
 
-    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
+    def applied_since(self, table: str, snapshot: TableSnapshot, known: Progress | None) -> Applied:
         folder = snapshot.log.folder if snapshot.log else self.path(table)
         with reading_log(folder):
-            return applied_since(snapshot, version, partial(read_segment, folder), partial(read_records, folder))
+            return applied_since(snapshot, known, partial(read_segment, folder), partial(read_records, folder))
 
     def make_durable(self, table: str, since: int) -> None:
         make_durable(self.path(table), since)

@@ -22,7 +22,7 @@ from mirror_engine.tables.log.table_path import LOG_FOLDER, create_file, for_eac
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from mirror_engine.landing_zone.progress import Segment
+    from mirror_engine.landing_zone.progress import Progress, Segment
     from mirror_engine.tables.base import BatchRecord, RecordHead, TableSnapshot
     from mirror_engine.tables.log.table_path import TablePath
 
@@ -49,39 +49,46 @@ def write_segment(folder: TablePath, segment: Segment, applied: Applied) -> None
 
 def applied_since(
     snapshot: TableSnapshot,
-    version: int,
+    known: Progress | None,
     segment_of: Callable[[Segment], Applied],
     records_of: Callable[[range], Iterable[BatchRecord | None]],
 ) -> Applied:
     """See `DeltaWriter`; the functions read a segment, and the records of versions."""
     if snapshot.record is None:
         return Applied()
+    version, batch = (known.delta_version, known.batch) if known else (-1, 0)
     named = (snapshot.record.progress.segments or ())[-1:]
     newest = [segment_of(segment) for segment in named]
     older = newest[0].segments if newest else ()
     covered = snapshot.record.progress.covered
     parts = [segment_of(segment) for segment in older if segment.until > version]
     parts += newest if covered > version else []
-    newer = applied_by_commits(snapshot.record, snapshot.version, max(version, covered), records_of)
+    newer = applied_by_commits(snapshot.record, snapshot.version, max(version, covered), records_of, batch)
     files = {path: file for part in parts for path, file in part.files.items() if file.version > version or version < 0}
     marks = {place: mark for part in (*parts, newer) for place, mark in part.marks.items()}
     return Applied({**files, **newer.files}, marks, (*older, *named))
 
 
 def applied_by_commits(
-    record: RecordHead, newest: int, after: int, records_of: Callable[[range], Iterable[BatchRecord | None]]
+    record: RecordHead,
+    newest: int,
+    after: int,
+    records_of: Callable[[range], Iterable[BatchRecord | None]],
+    batch: int = 0,
 ) -> Applied:
     """What the commits of a record's generation after a version have applied, oldest first, up to the `newest`.
 
+    Commits before the one that follows the `batch` are not read: another program's log cleanup may have taken them.
+
     Raises:
-        TableDamaged: one of them is missing.
+        TableDamaged: one that is needed is missing.
     """
     parts: list[Applied] = []
     versions = range(newest, after, -1)
     for version, made in zip(versions, records_of(versions), strict=True):
         if made and made.progress.generation == record.progress.generation:  # whatever the mirror is called
             parts.append(made.earlier or made.applied.with_each(version=version))  # a commit does not know its own
-            if made.earlier:  # it says what all before it did
+            if made.earlier or made.progress.batch == batch + 1:  # it says what all before it did, or that is known
                 break
     # a segment knows etags better that changed with ROOT's place
     files = {path: file for part in parts[::-1] for path, file in part.files.items() if file.version > after}

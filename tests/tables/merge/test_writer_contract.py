@@ -67,7 +67,7 @@ def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer, tmp
     assert [met.duplicate_inserts for met in outcome.matches] == [0, 1]
     state = writer.snapshot("dbo/T")
     assert (state.version, state.record_version) == (0, 0)
-    assert [*writer.applied_since("dbo/T", state, -1).files] == [first.path, second.path]
+    assert [*writer.applied_since("dbo/T", state, None).files] == [first.path, second.path]
     third = table.file(table.schema.names, (0, 3, None))
     assert table.apply(passthrough_rows(tmp_path, third)).version == 1
     table.change((1, 7, "Graz"), (2, 3, None))
@@ -268,13 +268,13 @@ def test_maintenance_changes_no_row_and_loses_no_record(writer):
     for number in range(3):
         table.change((0, number, "x"))
     before = writer.snapshot("dbo/T")
-    applied = writer.applied_since("dbo/T", before, -1)
+    applied = writer.applied_since("dbo/T", before, None)
     done = writer.maintain("dbo/T", 0)
     files = (0, 0) if isinstance(writer, MemoryDeltaWriter) else (1, 3)
     assert (done["files_added"], done["files_removed"], set(done)) == (*files, {*done, "files_deleted"})
     after = writer.snapshot("dbo/T")
     assert (after.record, after.record_version) == (before.record, before.record_version)
-    assert writer.applied_since("dbo/T", after, -1) == applied
+    assert writer.applied_since("dbo/T", after, None) == applied
     assert table.found() == [(0, "x"), (1, "x"), (2, "x")]
     table.change((1, 1, "y"))
     assert table.found() == [(0, "x"), (1, "y"), (2, "x")]
