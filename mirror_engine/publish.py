@@ -724,9 +724,7 @@ class _Objects:
 
     def delete(self, path: str) -> None:
         below = [each["path"] for page in self._store.list(self._at(path)) for each in page]
-        below.sort(
-            key=lambda each: (posixpath.dirname(each) == self._at(path), each)
-        )  # the newest number after archives
+        below.sort(key=lambda each: (posixpath.dirname(each) == self._at(path), each))  # archives first, newest last
         for each in below or [self._at(path)]:
             with suppress(FileNotFoundError):
                 self._store.delete(each)

@@ -181,6 +181,11 @@ def error_text(message: str, help: str | None) -> str:
     return "\n".join([f"error: {first}", *rest]) + "\n" + (f"  help: {lines}\n" if help else "")
 
 
+def takes_tables(command: click.Command) -> bool:
+    """Whether a command's tables are chosen with an option, so that its argument is ROOT."""
+    return any("--table" in each.opts for each in command.params)
+
+
 def _usage(error: click.ClickException, words: Sequence[str]) -> Error:
     """What was wrong with the command line, and the nearest right thing."""
     near = getattr(error, "possibilities", None)
@@ -189,7 +194,7 @@ def _usage(error: click.ClickException, words: Sequence[str]) -> Error:
     help = f"see {context.command_path if context else 'mirror-engine'} --help"
     if near:
         help = f"did you mean {' or '.join(sorted(near))}? {help}"
-    elif context and "extra argument" in message and any("--table" in each.opts for each in context.command.params):
+    elif context and "extra argument" in message and takes_tables(context.command):
         help = f"choose a table with --table; {help}"
     elif context and "extra argument" in message and (folder := next(filter(os.path.isdir, words), None)):
         names = {parameter.name for parameter in context.command.params}

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from mirror_engine.cli.downloads import Downloads
+from mirror_engine.cli.exits import takes_tables
 from mirror_engine.config import (
     Config,
     OptionKind,
@@ -328,7 +329,7 @@ def _refuse_max_download(places: Sequence[Place], values: Mapping[str, Any]) -> 
 def _root(positional: Place | None, chosen: Place | None) -> Place:
     context = click.get_current_context()
     chosen = chosen or context.find_root().params.get("root_option")
-    tables = "; choose a table with --table" if any("--table" in each.opts for each in context.command.params) else ""
+    tables = "; choose a table with --table" if takes_tables(context.command) else ""
     if positional is not None and chosen is not None:
         raise UsageError(f"ROOT is given twice: {positional} and -C {chosen}", f"leave one of them out{tables}")
     if tables and isinstance(positional, Path) and not positional.is_dir():
