@@ -13,7 +13,7 @@ The rules are those of the landing zone contract (`mirror-engine explain LZ-3.3`
 - A file gets the number after the newest one in the zone (LZ-3.2). Fabric moves applied files away, but never the
   newest (LZ-8.1).
 - A file appears whole, and only if its name is free (LZ-3.10, LZ-3.13). A second publisher is noticed: `Conflict`.
-- After a lost answer, the file in the zone decides whether it has landed.
+- After a lost answer, the same file is sent again. The file in the zone decides whether it has landed.
 - The source's position is kept in the change file itself: both are durable, or neither is.
 - Every file has all columns, with the types of the first file (LZ-5.2). Rows that the mirror would reject or damage are
   `Refused`.
@@ -21,6 +21,7 @@ The rules are those of the landing zone contract (`mirror-engine explain LZ-3.3`
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import posixpath
@@ -57,10 +58,14 @@ _NUMBERED = re.compile(r"[0-9]{20}\.parquet", re.IGNORECASE)
 _RESERVED = re.compile(  # by Spark, Delta and deltalake (LZ-5.12)
     "_metadata|_tmp_metadata_row_index|deletionvectorid|_(source|target)_row_present_|_row_dropped_"
     "|__delta_(rs|internal)_.*",
-    re.IGNORECASE | re.DOTALL,
+    re.DOTALL,
 )
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+_UPLOADING = re.compile(r"_[0-9a-f]{32}\.uploading")
 _ARCHIVES = ("_FilesReadyToDelete", "_ProcessedFiles")
-_POSITION, _ROWS, _SINCE = b"publisher.position", b"publisher.rows", b"publisher.since"
+_POSITION, _ROWS, _FORMER = b"publisher.position", b"publisher.rows", b"publisher.former"
+_NEVER = "0001-01-01T00:00:00"  # the mirror's word for no time (LZ-9.2)
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # of file systems without hard links
 
 # Types that are landed as another one (LZ-5.8). Timestamps become microseconds in UTC, dictionaries their values
 _LANDED_AS: dict[pa.DataType, pa.DataType] = {
@@ -74,6 +79,8 @@ _LANDED_AS: dict[pa.DataType, pa.DataType] = {
     **dict.fromkeys((pa.date32(), pa.date64()), pa.date32()),
 }
 _UTC = pa.timestamp("us", tz="UTC")
+_TEXT = "text in UTF-8"
+_DAYS = range(-719_162, 2_932_897)  # of the years 1 to 9999, since 1970
 _WORDS = {pa.bool_(): "boolean", pa.date32(): "date", _UTC: "timestamp"}  # where Arrow's name is another
 
 
@@ -86,7 +93,10 @@ class Refused(ValueError):
 
 
 class Conflict(RuntimeError):
-    """Another publisher has landed a file of this number: open the table again, and go on from its `position`."""
+    """Another publisher has landed files in this table: open it again, and go on from its `position`."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path} was {what} by another publisher: open the table again, and go on from its position")
 
 
 class Durable(NamedTuple):
@@ -164,14 +174,26 @@ class LandingZone:
             file_bytes: of Arrow data that a change file has at most.
 
         Raises:
-            Refused: the folder has other keys (ME017), its newest file was deleted (ME073), or its columns have other
-                types (ME044).
+            Refused: the folder has other keys (ME017), its newest file was deleted (ME073) or is not whole (ME024), or
+                its columns have other types (ME044).
+            ValueError: the mirror would ignore a table of this name.
         """
+        if isinstance(keys, str):  # a sequence of letters
+            raise TypeError(f'keys is text: give a list of columns, ["{keys}"]')
         return Table(self.files, name, keys, schema, file_bytes)
 
     def drop(self, name: str) -> None:
         """Delete a table's folder: the mirror drops the table (LZ-7.2). Needed before it gets other keys or types."""
         self.files.delete(_folder(name))
+
+
+class _File(NamedTuple):
+    """A change file under way. Its content is final: after a lost answer, other content would be a second file."""
+
+    content: bytes
+    position: str
+    rows: int
+    has_markers: bool
 
 
 class Table:
@@ -184,7 +206,9 @@ class Table:
 
     _position: str  # as JSON
     _rows: int | None  # in all files; None where that is not known
+    _former: tuple[int, str]  # of a former table of this name: rows that the mirror had processed, and when
     _taken: list[pa.Table]
+    _under_way: _File | None
     _landed: list[str]
     _landed_rows: int
 
@@ -224,18 +248,21 @@ class Table:
         self._take(rows, DELETE)
 
     def flush(self, position: Any = None) -> Durable:  # noqa: ANN401 - whatever JSON can hold
-        """Land all rows taken so far. May be called again after an error.
+        """Land all rows taken so far. May be called again after an error: the same file is sent again, before new rows.
 
         Args:
             position: the source's, up to which all changes were taken: a number, text, list or dict. It is kept in the
                 file, so it does not move without rows. The former one by default.
 
         Raises:
-            Conflict: another publisher has landed a file meanwhile.
+            Conflict: another publisher has landed files meanwhile.
         """
-        position = self._position if position is None else json.dumps(position)
-        if self._taken or (self._number == 0 and len(self._columns.schema)):  # the first file may be empty (LZ-3.12)
-            self._land(position)
+        given = None if position is None else json.dumps(position)
+        self._send()
+        if self._taken or (self._number == 0 and self._columns.schema.names):  # the first file may be empty (LZ-3.12)
+            self._land(given)
+        if self._landed:
+            self._check_newest()
         durable = Durable(tuple(self._landed), self._landed_rows, self.position)
         self._landed, self._landed_rows = [], 0
         return durable
@@ -243,8 +270,10 @@ class Table:
     def recreate(self) -> None:
         """Delete the folder and begin a new table with file 1, to load it again (LZ-7.3).
 
-        Rows that were taken and not flushed are dropped. Fabric needs one to two minutes to drop the former table.
+        Rows that were taken and not flushed are dropped. Fabric drops the former table after one to two minutes. After
+        an error, such as 409 for a folder in use (LZ-7.5), call it again.
         """
+        self._taken, self._under_way = [], None
         self._files.delete(self.folder)
         self._open()
 
@@ -254,68 +283,100 @@ class Table:
         The zone does not tell: the newest file stays in its folder. `Files/Monitoring/tables.json` counts the rows that
         were processed since the table began (LZ-9.2), and change files of this class count those that landed.
 
+        The count of a former table of this name is known by its number and time. One case remains: the former table was
+        deleted before all of its files were applied, the mirror still applies some, and their rows reach the number of
+        this table's. To be certain, `wait` before `recreate` or `drop`.
+
         Raises:
             TimeoutError: it has not.
-            RuntimeError: the table is halted, in the mirror's words; or files of another publisher are not counted.
+            RuntimeError: the table is halted, in the mirror's words; or its rows were not counted from the beginning.
         """
         if self._rows is None:
-            raise RuntimeError(f"{self.name}: the newest change file is another publisher's; recreate() counts anew")
+            why = (
+                "files of another publisher are not counted, nor a table that began while tables.json could not be read"
+            )
+            raise RuntimeError(f"{self.name}: how many rows landed is unknown: {why}; recreate() counts anew")
         ends = time.monotonic() + timeout
-        while True:
-            status = self._status()
-            is_former = not status or (status["since"] == self._since != "")  # nothing was applied since it began
-            if status.get("error") and not is_former:
-                raise RuntimeError(f"{self.name} is halted: {status['error']}")
-            if not is_former and status["rows"] >= self._rows:
+        former_rows, former_time = self._former
+        while self._number:
+            rows, at, error = self._status()
+            is_former = at in {"", former_time} or rows >= former_rows > self._rows
+            if error and not is_former:
+                raise RuntimeError(f"{self.name} is halted: {error}")
+            if not is_former and rows >= self._rows and at != _NEVER:
                 return
             if time.monotonic() >= ends:
-                found = f"0 of {self._rows}" if is_former else f"{status['rows']} of {self._rows}"
-                raise TimeoutError(f"{self.name}: {found} rows were processed after {timeout:g} s")
+                found = 0 if is_former else rows
+                why = f": {error}" if error else ""
+                raise TimeoutError(f"{self.name}: {found} of {self._rows} rows were processed after {timeout:g} s{why}")
             time.sleep(every)
 
     def _open(self) -> None:
         """Begin with an empty table, or go on after the newest file."""
-        self._check_metadata()
         self._position = "null"
         self._number = 0  # of the newest file
         self._rows = 0
-        self._since = ""  # when the mirror had last applied a file of the former table
+        self._former = 0, ""
         self._columns = _Columns(self.folder, self.keys, self._declared)
         self._has_markers = False
-        self._taken, self._taken_bytes = [], 0
+        self._taken, self._taken_bytes, self._under_way = [], 0, None
         self._landed, self._landed_rows = [], 0
-        if newest := self._newest():
-            self._number = int(newest.rpartition("/")[2][:20])
-            self._resume(pq.read_schema(pa.BufferReader(self._files.read(newest))))
-        else:
-            with suppress(Exception):  # `wait` alone needs it
-                self._since = self._status().get("since", "")
+        self._check_metadata()
+        names = self._files.list(self.folder)
+        self._leftovers = [name for name in names if _UPLOADING.fullmatch(name)]
+        if newest := self._newest(names):
+            self._number = int(newest[:20])
+            self._resume(self._footer(f"{self.folder}/{newest}"))
+            return
+        try:
+            self._former = self._status()[:2]
+        except Exception:  # noqa: BLE001 - `wait` alone needs it, and says so
+            self._rows = None
 
     def _resume(self, footer: pa.Schema) -> None:
         """Go on after a change file, by its schema and what it holds about itself."""
         about = footer.metadata or {}
         self._position = about.get(_POSITION, b"null").decode()
         self._rows = json.loads(about.get(_ROWS, b"null"))
-        self._since = about.get(_SINCE, b"").decode()
-        columns = pa.schema([each for each in footer if each.name.lower() != MARKER.lower()])
+        former_rows, former_time = json.loads(about.get(_FORMER, b'[0, ""]'))
+        self._former = former_rows, former_time
+        columns = pa.schema([each for each in footer if _folded(each.name) != _folded(MARKER)])
         self._has_markers = len(columns) < len(footer)
         self._columns = _Columns(self.folder, self.keys, columns)
         self._columns.declare(self._declared)
 
-    def _newest(self) -> str:
-        """The path of the highest number; empty without one.
+    def _footer(self, path: str) -> pa.Schema:
+        content = self._files.read(path)
+        try:
+            return pq.read_schema(pa.BufferReader(content))
+        except (pa.ArrowException, OSError):
+            code, what = ("ME024", "file cannot be read: it is not whole") if content else ("ME023", "file is empty")
+            raise Refused(path, code, what, "delete it, and open the table again: no row of it was applied") from None
+
+    def _newest(self, names: Sequence[str]) -> str:
+        """The highest number among a folder's names; empty without one.
 
         The mirror archives applied files, but never the newest (LZ-8.1). An archive beside an empty folder tells of a
         newest file that someone has deleted: a file with its number would never be read (ME022).
         """
-        if found := [name for name in self._files.list(self.folder) if _NUMBERED.fullmatch(name)]:
-            return f"{self.folder}/{max(found)}"
+        if found := [name for name in names if _NUMBERED.fullmatch(name)]:
+            return max(found)
         if any(_NUMBERED.fullmatch(name) for at in _ARCHIVES for name in self._files.list(f"{self.folder}/{at}")):
-            help = "restore it, or delete the folder and load the table again"
-            raise Refused(
-                self.folder, "ME073", "the newest change file was deleted, so the next number is unknown", help
-            )
+            message = "the newest change file was deleted, so the next number is unknown"
+            raise Refused(self.folder, "ME073", message, "restore it, or delete the folder and load the table again")
         return ""
+
+    def _check_newest(self) -> None:
+        """Raise `Conflict` unless the newest file of the folder is the one that this object knows.
+
+        A free name alone proves nothing: another publisher's file may have had it, and be in the archive by now. The
+        mirror would never read a second file of its number (LZ-3.4).
+        """
+        newest = self._newest(self._files.list(self.folder))
+        if (number := int(newest[:20] or 0)) > self._number:
+            raise Conflict(f"{self.folder}/{newest}", "landed")
+        if number < self._number:
+            raise Conflict(self.folder, "recreated")
 
     def _check_metadata(self) -> None:
         """Create `_metadata.json`, before any data; refuse one of another kind of table."""
@@ -324,14 +385,14 @@ class Table:
             content = self._files.read(path)
         except FileNotFoundError:
             if not _create(self._files, path, json.dumps({"keyColumns": list(self.keys)}, indent=2).encode()):
-                raise Conflict(f"{path} was created by another publisher: open the table again") from None
+                raise Conflict(path, "created") from None
             return
         try:
             found = {name.lower(): value for name, value in json.loads(content.decode("utf-8-sig")).items()}
         except (ValueError, AttributeError):
             raise Refused(path, "ME010", "invalid JSON", "correct it, or delete the table's folder") from None
         before = [key for key in found.get("keycolumns") or () if key]
-        if {key.lower() for key in before} != {key.lower() for key in self.keys}:
+        if set(map(_folded, before)) != set(map(_folded, self.keys)):
             changed = f"keyColumns changed from {', '.join(before) or 'none'} to {', '.join(self.keys) or 'none'}"
             raise Refused(path, "ME017", changed, "restore them, or drop() the table and load it again")
         ours = {
@@ -355,135 +416,170 @@ class Table:
             markers = pa.repeat(pa.scalar(marker, pa.int32()), len(batch))
             size = max(fitted.nbytes, SMALLEST_BATCH)
             if self._taken and self._taken_bytes + size > self._file_bytes:
-                self._land(self._position)  # before the rows: the last ones stay for `flush` and its position
+                self._land()  # before the rows: the last ones stay for `flush` and its position
             self._taken.append(fitted.append_column(MARKER, markers))
             self._taken_bytes += size
 
     def _batches(self, rows: Any, marker: int) -> Iterator[pa.Table]:  # noqa: ANN401 - as above
         """Rows as small Arrow tables."""
         if type(rows).__module__.partition(".")[0] == "pandas":
-            rows = pa.Table.from_pandas(rows, preserve_index=False)
+            arrays = [self._columns.array(name, values) for name, values in rows.items()]
+            rows = pa.Table.from_arrays(arrays, [*map(str, rows.columns)])
         elif isinstance(rows, pa.RecordBatch):
             rows = pa.Table.from_batches([rows])
         if hasattr(rows, "__arrow_c_stream__"):
-            for batch in pa.RecordBatchReader.from_stream(rows):
+            reader = pa.RecordBatchReader.from_stream(rows)
+            self._columns.declare(reader.schema, marker)  # which may have no row
+            for batch in reader:
                 step = max(1, min(SLICE_ROWS, len(batch) * self._file_bytes // 8 // max(1, batch.nbytes)))
                 for start in range(0, len(batch), step):
                     yield pa.Table.from_batches([batch.slice(start, step)])
             return
-        dicts = iter([rows] if isinstance(rows, Mapping) else rows)
+        dicts, first = iter([rows] if isinstance(rows, Mapping) else rows), 1
         while chunk := list(islice(dicts, DICTS)):
-            yield self._columns.table_of(chunk, marker)
+            yield self._columns.table_of(chunk, marker, first)
+            first += len(chunk)
 
-    def _land(self, position: str) -> None:
-        """Land the taken rows as the next file; they stay taken if that fails."""
+    def _land(self, position: str | None = None) -> None:
+        """Land the taken rows as the next file, with the former position by default."""
+        self._send()
+        self._check_newest()
         if not self._columns.schema.names:
             help = "give `schema`: every value so far is NULL"
             raise Refused(self.folder, "ME024", "no column has a type, and a table needs one", help)
         schema = self._columns.schema.append(pa.field(MARKER, pa.int32()))
         rows = pa.concat_tables([*self._taken, schema.empty_table()], promote_options="default")
         has_markers = self._has_markers or pc.any(pc.not_equal(rows.column(MARKER), INSERT)).as_py() or False
+        position = self._position if position is None else position
         total = None if self._rows is None else self._rows + len(rows)
-        about = {_POSITION: position, _ROWS: json.dumps(total), _SINCE: self._since}
+        about = {_POSITION: position, _ROWS: json.dumps(total), _FORMER: json.dumps(self._former)}
         # an initial load has no marker (LZ-4.13); elsewhere it is the last column (LZ-4.10)
         names = schema.names if has_markers else schema.names[:-1]
         with pa.BufferOutputStream() as stream:
             pq.write_table(rows.select(names).replace_schema_metadata(about), stream, compression="zstd")
             content = stream.getvalue().to_pybytes()
-        path = f"{self.folder}/{self._number + 1:020d}.parquet"
-        if not _create(self._files, path, content):
-            raise Conflict(f"{path} was landed by another publisher: open the table again, and go on from its position")
-        self._number += 1
-        self._position, self._rows, self._has_markers = position, total, has_markers
+        self._under_way = _File(content, position, len(rows), has_markers)
         self._taken, self._taken_bytes = [], 0
-        self._landed.append(path)
-        self._landed_rows += len(rows)
+        self._send()
 
-    def _status(self) -> dict[str, Any]:
-        """What the mirror's `tables.json` has of this table: rows, time of the last sync, error; empty without it."""
+    def _send(self) -> None:
+        """Land the file under way; after an error, try again."""
+        if (file := self._under_way) is None:
+            return
+        path = f"{self.folder}/{self._number + 1:020d}.parquet"
+        if not _create(self._files, path, file.content):
+            raise Conflict(path, "landed")
+        self._under_way = None
+        self._number += 1
+        self._position, self._has_markers = file.position, file.has_markers
+        self._rows = None if self._rows is None else self._rows + file.rows
+        self._landed.append(path)
+        self._landed_rows += file.rows
+        while self._leftovers:  # of uploads that a crash has cut; until now they could be another publisher's
+            with suppress(Exception):
+                self._files.delete(f"{self.folder}/{self._leftovers.pop()}")
+
+    def _status(self) -> tuple[int, str, str]:
+        """Processed rows, time of the last sync and error by the mirror's `tables.json`; without it `0, "", ""`."""
         try:
             tables = json.loads(self._files.read("../Monitoring/tables.json"))["tables"]
         except (FileNotFoundError, ValueError, KeyError):  # or one that is just being written
-            return {}
+            tables = []
         for each in tables:
             schema, name, metrics = each.get("sourceSchemaName"), each["sourceTableName"], each.get("metrics") or {}
-            if _folder(f"{schema}.{name}" if schema else name).lower() == self.folder.lower():
-                rows, since = metrics.get("processedRowCount") or 0, metrics.get("lastSyncTimeUtc") or ""
-                return {"rows": rows, "since": since, "error": each.get("errorMessage")}
-        return {}
+            if _folded(f"{schema}.schema/{name}" if schema else name) == _folded(self.folder):
+                rows, at = metrics.get("processedRowCount") or 0, metrics.get("lastSyncTimeUtc") or _NEVER
+                return rows, at, each.get("errorMessage") or ""
+        return 0, "", ""
 
 
 class _Columns:
     """A table's columns: their types are those of the first file, for the whole life of the table (LZ-5.2)."""
 
     def __init__(self, place: str, keys: Sequence[str], declared: pa.Schema) -> None:
-        self._place, self._keys = place, {key.lower(): key for key in keys}
+        self._place, self._keys = place, {_folded(key): key for key in keys}
         self.schema = pa.schema([])
         self.declare(declared)
 
-    def declare(self, columns: pa.Schema) -> None:
+    def declare(self, columns: pa.Schema, marker: int = INSERT) -> None:
         """Add columns before rows have them; raises `Refused` for other types than those of the table."""
         if columns.names:
-            self.fit(columns.empty_table(), INSERT)
+            self.fit(columns.empty_table(), DELETE if marker == DELETE else INSERT)
 
-    def table_of(self, rows: list[Mapping[str, Any]], marker: int) -> pa.Table:
+    def array(self, name: str, values: Any, first: int = 1) -> pa.Array:  # noqa: ANN401 - a list, or a pandas Series
+        """Values in the type that they show; raises `Refused` in words of its own, as Arrow's quote a value."""
+        self._check_name(str(name))
+        try:
+            return pa.array(values)
+        except UnicodeEncodeError:
+            row = next(row for row, value in enumerate(values, first) if not _is_text(value))
+            message, help = f"value in column `{name}` is not {_TEXT}", "it has half a character, a lone surrogate"
+            raise Refused(f"{self._place}, row {row}", "ME060", message, help) from None
+        except (pa.ArrowException, OverflowError):
+            kind = next((field.type for field in self.schema if _folded(field.name) == _folded(str(name))), None)
+            raise self._other_type(name, "of several types", kind or "no such column") from None
+
+    def table_of(self, rows: list[Mapping[str, Any]], marker: int, first: int) -> pa.Table:
         """Dicts as an Arrow table; numbers get the column's width if they fit, as Python's have none."""
         names = dict.fromkeys(name for row in rows for name in row)
         if marker in {UPDATE, UPSERT}:
             self._refuse_partial([name for name in names if any(name not in row for row in rows)])
-        known = {field.name.lower(): field.type for field in self.schema}
+        known = {_folded(field.name): field.type for field in self.schema}
         columns: dict[str, pa.Array] = {}
         for name in names:
-            values, kind = [row.get(name) for row in rows], known.get(name.lower())
-            try:
-                columns[name] = pa.array(values)
-                if kind is not None and kind != columns[name].type and _are_numbers(kind, columns[name].type):
-                    is_decimal = pa.types.is_decimal(kind)  # integers are cast to no narrow one; floats lose digits
-                    columns[name] = pa.array(values, kind) if is_decimal else _as_number(columns[name], kind)
-            except (pa.ArrowException, OverflowError):  # their text may quote a value
-                found = columns[name].type if name in columns else "of several types"
-                raise self._other_type(name, found, kind or "no such column") from None
+            values, kind = [row.get(name) for row in rows], known.get(_folded(name))
+            found = columns[name] = self.array(name, values, first)
+            if kind is not None and kind != found.type and _are_numbers(kind, found.type):
+                is_decimal = pa.types.is_decimal(kind)  # integers are cast to no narrow one; floats lose digits
+                try:
+                    columns[name] = pa.array(values, kind) if is_decimal else _as_number(found, kind)
+                except (pa.ArrowException, OverflowError):
+                    raise self._other_type(name, found.type, kind) from None
         return pa.table(columns)
 
     def fit(self, batch: pa.Table, marker: int) -> pa.Table:
         """Rows in the table's columns and types; new columns become columns of the table (LZ-5.3).
 
         Raises:
-            Refused: ME018, ME040, ME041, ME044, ME049, ME053.
+            Refused: ME018, ME036, ME040, ME041, ME044, ME049, ME053, ME060, ME084.
         """
         given = self._given(batch)
         if marker == DELETE:  # only the keys of such rows are read (LZ-4.6)
             given = {low: at for low, at in given.items() if low in self._keys}
-        known = {name.lower(): name for name in self.schema.names}
+        known = {_folded(name): name for name in self.schema.names}
         if marker in {UPDATE, UPSERT}:
             self._refuse_partial([name for low, name in known.items() if low not in given])
         for low, at in given.items():
             if low not in known:
                 self._add(batch.schema.field(at))
         self._refuse_null_keys(batch, given)
-        columns = [self._column(batch, given.get(field.name.lower()), field.type) for field in self.schema]
+        columns = [self._column(batch, given.get(_folded(field.name)), field.type) for field in self.schema]
         return pa.table(columns, schema=self.schema) if columns else batch.select([])
 
     def _given(self, batch: pa.Table) -> dict[str, int]:
         """Where the columns are, by folded name (LZ-5.7); the key is among them (LZ-2.11)."""
         names, given = batch.schema.names, dict[str, int]()
         for at, name in enumerate(names):
-            if name.lower() == MARKER.lower():
-                help = "leave it out: insert, update, upsert and delete say what a row is"
-                raise self._refused("ME036", f"the rows have a column `{name}` of their own", help)
-            if reason := _fault_of(name):
-                message = f"no table can have a column `{name}`: {reason}"
-                raise self._refused("ME084", message, "rename it at the source")
-            first = names[given.setdefault(name.lower(), at)]
+            self._check_name(name)
+            first = names[given.setdefault(_folded(name), at)]
             if first != name:
                 how = f"columns `{first}` and `{name}` of one file differ only in case"
                 raise self._refused("ME053", how, "rename one")
-            if given[name.lower()] != at:
+            if given[_folded(name)] != at:
                 raise self._refused("ME053", f"two columns of the file have the name `{name}`", "rename one")
         if missing := [key for low, key in self._keys.items() if low not in given]:
             message = f"key column `{missing[0]}` is missing"
             raise self._refused("ME018", message, "add it to the rows, or correct `keys`")
         return given
+
+    def _check_name(self, name: str) -> None:
+        if _folded(name) == _folded(MARKER):
+            help = "leave it out: insert, update, upsert and delete say what a row is"
+            raise self._refused("ME036", f"the rows have a column `{name}` of their own", help)
+        if reason := _fault_of(name):
+            shown = name.encode(errors="backslashreplace").decode()
+            message = f"no table can have a column `{shown}`: {reason}"
+            raise self._refused("ME084", message, "rename it at the source")
 
     def _add(self, field: pa.Field) -> None:
         """Add a column; one without a type is added by the first rows that show it (LZ-5.9)."""
@@ -503,12 +599,17 @@ class _Columns:
             raise self._other_type(batch.schema.names[at], found or batch.schema.types[at], wanted)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        is_cut = pa.types.is_timestamp(column.type) and column.type.unit == "ns"  # to microseconds, as the mirror does
+        if pa.types.is_timestamp(column.type) and column.type.unit == "ns":  # cut as the mirror does
+            column = pc.floor_temporal(column.cast(pa.timestamp("ns")), unit="microsecond")
         try:
-            return pc.cast(column, wanted, safe=not is_cut)
+            landed = pc.cast(column, wanted)
         except pa.ArrowInvalid:  # its text quotes the value
             message = f"column `{batch.schema.names[at]}` has a value out of the range of {_word(wanted)}"
             raise self._refused("ME044", message, "correct it at the source") from None
+        if expected := _fault_of_values(landed):
+            message = f"value in column `{batch.schema.names[at]}` is not {expected}"
+            raise self._refused("ME060", message, "correct it at the source")
+        return landed
 
     def _refuse_null_keys(self, batch: pa.Table, given: Mapping[str, int]) -> None:
         for low, key in self._keys.items():
@@ -532,18 +633,47 @@ class _Columns:
 
 
 def _folder(table: str) -> str:
-    """A table's folder (LZ-1.3)."""
+    """A table's folder (LZ-1.3); raises `ValueError` for a name of none (LZ-1.6)."""
     schema, dot, name = table.partition(".")
+    if "/" in table or any(part[:1] in {"", "_", "."} for part in ((schema, name) if dot else (table,))):
+        raise ValueError(f"`{table}` names no table: write Sales.Orders or Orders, no part with `/` or a leading `_`")
     return f"{schema}.schema/{name}" if dot else table
+
+
+def _folded(name: str) -> str:
+    """A name as the mirror compares it: ignoring case letter by letter, so `ß` is not `ss` (LZ-5.7)."""
+    return "".join((upper if len(upper := letter.upper()) == 1 else letter).lower()[0] for letter in name)
 
 
 def _fault_of(name: str) -> str:
     """Why no table can have a column of this name (LZ-5.12); empty where one can."""
     if not name:
         return "it is empty"
-    if "\0" in name:
+    if _UNREADABLE.search(name):
         return "readers cannot open a table with it"
-    return "Spark and Delta reserve it" if _RESERVED.fullmatch(name) else ""
+    return "Spark and Delta reserve it" if _RESERVED.fullmatch(_folded(name)) else ""
+
+
+def _fault_of_values(values: pa.ChunkedArray) -> str:
+    """What some value is not, so that the mirror would reject it; empty where it takes all."""
+    if pa.types.is_string(values.type):
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid:
+            return _TEXT
+    if pa.types.is_temporal(values.type):
+        days = pc.min_max(values.cast(pa.date32()).cast(pa.int32()))
+        if days["min"].is_valid and not (days["min"].as_py() in _DAYS and days["max"].as_py() in _DAYS):
+            return f"a {'date' if pa.types.is_date(values.type) else 'time'} in the years 1 to 9999"
+    return ""
+
+
+def _is_text(value: object) -> bool:
+    try:
+        pa.array([value])
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _landed_as(kind: pa.DataType) -> pa.DataType | None:
@@ -604,7 +734,10 @@ def _ensure(files: Files, path: str, content: bytes) -> None:
 
 
 class Folder:
-    """A landing zone in a local folder: written under a temporary name, flushed to disk, then renamed."""
+    """A landing zone in a local folder: written under a temporary name, flushed to disk, then renamed.
+
+    The file system must have hard links: by them a file gets a name only if it is free.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -638,19 +771,24 @@ class Folder:
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file; raises `FileExistsError` where the target exists, as with `If-None-Match: *`."""
-        os.link(self.path / source, place := self._target(target))
-        (self.path / source).unlink()
-        folder = os.open(place.parent, os.O_RDONLY)
+        place = self._target(target)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            os.link(self.path / source, place)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            at = next(each for each in place.absolute().parents if each.is_mount())
+            raise OSError(error.errno, f"the file system at {at} has no hard links: use another", str(place)) from None
+        (self.path / source).unlink()
+        _sync(place.parent)
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all in it; absent is no error."""
         place, gone = self.path / path, self.path / _temporary(path)
         if place.is_dir():
             place.rename(gone)  # at once: a crash must not leave a folder without its newest number
+        for each in filter(Path.is_dir, place.parent.glob("_*.uploading")):  # others were left by a crash
+            shutil.rmtree(each, ignore_errors=True)
         for attempt in range(DELETIONS):  # the mirror may move files there at the same time
             for each in filter(Path.is_dir, (gone, place)):
                 shutil.rmtree(each, ignore_errors=attempt < DELETIONS - 1)
@@ -658,8 +796,20 @@ class Folder:
 
     def _target(self, path: str) -> Path:
         target = self.path / path
+        missing = [folder for folder in target.parents if not folder.exists()]
         target.parent.mkdir(parents=True, exist_ok=True)
+        for folder in missing:
+            _sync(folder.parent)
         return target
+
+
+def _sync(folder: Path) -> None:
+    """Flush a folder's names to disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 class _Datalake:
@@ -688,12 +838,15 @@ class _Datalake:
     def create(self, path: str, content: bytes) -> None:
         from azure.core import MatchConditions  # noqa: PLC0415 - an optional library
 
-        temporary = self._at(_temporary(path))
-        self._client.get_file_client(temporary).upload_data(content, overwrite=True)
-        source = self._client.get_file_client(quote(temporary))  # the rename alone unquotes the path of its source
-        source.rename_file(
-            f"{self._client.file_system_name}/{self._at(path)}", match_condition=MatchConditions.IfMissing
-        )
+        temporary, target = _temporary(path), f"{self._client.file_system_name}/{self._at(path)}"
+        source = self._client.get_file_client(quote(self._at(temporary)))  # the rename alone unquotes its path
+        try:
+            self._client.get_file_client(self._at(temporary)).upload_data(content, overwrite=True)
+            source.rename_file(target, match_condition=MatchConditions.IfMissing)
+        except Exception:
+            with suppress(Exception):
+                self.delete(temporary)
+            raise
 
     def delete(self, path: str) -> None:
         try:
@@ -752,7 +905,10 @@ def _is_absent(error: Exception) -> bool:
 
 
 def _temporary(path: str) -> str:
-    """A name beside a file that no mirror reads (LZ-3.9), and no other publisher writes."""
+    """A name beside a file that no mirror reads (LZ-3.9), and no other publisher writes.
+
+    One that a crash leaves is harmless, and deleted once a later publisher has landed a file in the folder.
+    """
     return posixpath.join(posixpath.dirname(path), f"_{uuid.uuid4().hex}.uploading")
 
 
