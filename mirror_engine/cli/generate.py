@@ -13,10 +13,9 @@ from mirror_engine.cli.options import DURATION, PlaceType, Value, command
 from mirror_engine.cli.setup import writing
 from mirror_engine.config import OptionKind, whole
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.text import count
 from mirror_engine.storage.roots import check_place
-from mirror_engine.tools.generate import PARTNER, Generated, Load
+from mirror_engine.tools.generate import PARTNER, Generated, Load, zone_of
 from mirror_engine.tools.generate import generate as generated
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def _mix(value: object) -> tuple[float, float, float]:
 
 @command(root="own", result=Generated)
 @click.argument(
-    "target", metavar="ROOT", type=PlaceType(), help="A folder, or the URL of a mirrored database in OneLake."
+    "target", metavar="ROOT", type=PlaceType(), help="A folder, or the URL of one in OneLake or another store."
 )
 @click.option("--tables", type=Value(whole("N", 1)), default=_USUAL.tables, help="How many tables.")
 @click.option("--rows", type=Value(whole("N", 0)), default=_USUAL.rows, help="Rows of the initial load of each table.")
@@ -87,11 +86,7 @@ def generate(
     if not every:
         raise UsageError("--every 0s: two change files of a table need time between them", "for example: --every 1s")
     check_place(target)
-    try:
-        zone = LandingZone(str(target / ZONE))
-    except ValueError as error:
-        raise UsageError(f"{target}: {error}", "give a folder, or a URL in OneLake or ADLS Gen2") from None
-    load = Load(tables, rows, rate, mix, seconds, every, seed)
+    zone, load = zone_of(target), Load(tables, rows, rate, mix, seconds, every, seed)
     found, told = None, time.monotonic()
     try:
         with writing():

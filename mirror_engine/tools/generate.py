@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import posixpath
 import random
 import time
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,13 +19,18 @@ import pyarrow as pa
 from mirror_engine import display
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.listing import Kind as EntryKind
 from mirror_engine.landing_zone.text import count
+from mirror_engine.publish import LandingZone
 from mirror_engine.results import Count, Part, Result, Seconds
+from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from mirror_engine.publish import LandingZone, Table
+    from mirror_engine.publish import Table
+    from mirror_engine.storage.store_url import Place, StoreUrl
 
     Row = dict[str, Any]
 
@@ -148,6 +155,42 @@ class Load:
     seconds: float = 60.0
     every: float = 1.0
     seed: int = 1
+
+
+class StoreFiles:
+    """The landing zone of a ROOT in any store: with the engine's credentials and errors, by one conditional PUT a file.
+
+    Raises `StorageUnavailable`.
+    """
+
+    def __init__(self, root: StoreUrl) -> None:
+        self._root, self._storage, self._store = root, open_storage(root), root.object_store()
+
+    def list(self, folder: str) -> Sequence[str]:
+        return [entry.name for entry in self._storage.list(_at(folder)) or () if entry.kind is EntryKind.FILE]
+
+    def read(self, path: str) -> bytes:
+        with self._storage.open(_at(path)) as file:
+            return file.read()
+
+    def create(self, path: str, content: bytes) -> None:
+        from mirror_engine.storage.object_store import ConditionalFile  # noqa: PLC0415 - an optional library
+
+        if ConditionalFile(self._store, _at(path), self._root).write(content, None) is None:
+            raise FileExistsError(path)
+
+    def delete(self, path: str) -> None:
+        self._storage.delete(_at(path))
+
+
+def _at(path: str) -> str:
+    """A path of the zone from ROOT."""
+    return posixpath.normpath(posixpath.join(ZONE, path))
+
+
+def zone_of(root: Place) -> LandingZone:
+    """The landing zone of a ROOT on this machine or in a store; raises `SetupError` without the libraries of stores."""
+    return LandingZone(root / ZONE if isinstance(root, Path) else StoreFiles(root))
 
 
 class GeneratedTable(Part, frozen=True):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from store_servers import ONE_BY_DAY
 
 from mirror_engine import Mirror
 from mirror_engine.errors import UsageError
 from mirror_engine.publish import LandingZone
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
-from mirror_engine.tools.generate import KINDS, Load, generate
+from mirror_engine.tools.generate import KINDS, Load, generate, zone_of
 
 SMALL = Load(tables=len(KINDS) + 1, rows=20, rate=60, seconds=3)
 
@@ -17,7 +18,7 @@ SMALL = Load(tables=len(KINDS) + 1, rows=20, rate=60, seconds=3)
 def landed(root, load=SMALL):
     """What was landed, without waiting."""
     waits = []
-    *_, found = generate(LandingZone(root / "Files/LandingZone"), str(root), load, waits.append)
+    *_, found = generate(zone_of(root), str(root), load, waits.append)
     return found, waits
 
 
@@ -76,3 +77,17 @@ def test_folder_of_another_publisher_is_refused_and_kept(tmp_path):
     with pytest.raises(UsageError, match="has 1 change file of another publisher"):
         landed(tmp_path)
     assert len(list(folder.glob("0*.parquet"))) == 1
+
+
+@pytest.mark.slow
+@ONE_BY_DAY
+def test_load_lands_in_every_store(store):
+    root, load = store.new_root(), Load(tables=2, rows=5, rate=4, seconds=2)
+    before, _ = landed(root, load)
+    after, _ = landed(root, load)
+    assert [[each.loaded for each in found.tables] for found in (before, after)] == [[5, 5], [0, 0]]
+    with pytest.raises(FileExistsError):
+        zone_of(root).files.create("Shop.schema/Customers/00000000000000000001.parquet", b"")
+    with Mirror(root, writer=MemoryDeltaWriter()) as mirror:
+        mirror.sync()
+        assert [mirror.read_table(each.table).num_rows for each in after.tables] == [each.rows for each in after.tables]
