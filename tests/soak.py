@@ -1,12 +1,14 @@
-"""`run` with real Spark for half an hour, twenty tables, two files a second: does anything grow? `make soak`.
+"""`run` with real Spark for half an hour, twenty tables, two files a second: does anything grow?
+
+`make soak`, or `PYTHONPATH=tests python -m soak --minutes 5`.
 
 Memory, files, threads and lag are sampled while the engine runs; bounds are checked over the second two thirds.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
 import random
 import shutil
 import signal
@@ -27,8 +29,6 @@ from mirror_engine import Mirror
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
-MINUTES = float(os.environ.get("MIRROR_SOAK_MINUTES", "30"))
-FILES_PER_SECOND = float(os.environ.get("MIRROR_SOAK_FILES", "2"))
 TABLE_COUNT, ROWS_PER_FILE, KEYS = 20, 10, 1000
 MAINTAIN_AFTER = 10  # data files; by default it is 100, which no table reaches within half an hour
 SAMPLE_SECONDS = 10.0
@@ -90,24 +90,29 @@ class Lane:
         return Counter(self._by_key.items()) if self.is_keyed else self._rows
 
 
-def land_steadily(lanes, seconds):
-    """Land files in turn; a late file is landed at once, so that the pace holds."""
+def land_steadily(lanes, seconds, rate):
+    """Land files in turn, so many a second; a late file is landed at once, so that the pace holds."""
     started, count = time.monotonic(), 0
-    while (due := started + count / FILES_PER_SECOND) < started + seconds:
+    while (due := started + count / rate) < started + seconds:
         time.sleep(max(due - time.monotonic(), 0.0))
         lanes[count % len(lanes)].land()
         count += 1
 
 
-def main():
+def main(arguments=None):
     """Run it, write the results, print what grew; 1 if something did, or if a row is wrong."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--rate", type=float, default=2.0, help="change files a second, in all tables together")
+    options = parser.parse_args(arguments)
     root = Path(tempfile.mkdtemp(prefix="mirror-soak-")) / "shop"
-    print(f"ROOT {root}, {MINUTES:g} minutes, {FILES_PER_SECOND:g} files a second, MIRROR_TEST_SEED={SEED}", flush=True)
+    pace = f"{options.minutes:g} minutes, {options.rate:g} files a second"
+    print(f"ROOT {root}, {pace}, MIRROR_TEST_SEED={SEED}", flush=True)
     writer, chance = LandingZoneWriter(root), random.Random(SEED)
     lanes = [Lane(writer, number, chance) for number in range(TABLE_COUNT)]
-    options = ["--poll-interval", "5", "--auto-maintain", str(MAINTAIN_AFTER)]
-    engine = subprocess.Popen([sys.executable, "-m", "mirror_engine.cli.main", "run", str(root), *options])
-    landing = threading.Thread(target=land_steadily, args=(lanes, MINUTES * 60))
+    command = [sys.executable, "-m", "mirror_engine.cli.main", "run", str(root)]
+    engine = subprocess.Popen([*command, "--poll-interval", "5", "--auto-maintain", str(MAINTAIN_AFTER)])
+    landing = threading.Thread(target=land_steadily, args=(lanes, options.minutes * 60, options.rate))
     landing.start()
     samples = []
     while landing.is_alive() and engine.poll() is None:
@@ -137,7 +142,7 @@ def main():
     problems += [f"exit code {code}"] if code else []
     problems += [f"{at_rest['pending']:.0f} files not applied"] if at_rest["pending"] else []
     problems += [f"rows differ in {', '.join(wrong)}"] if wrong else []
-    results = {"minutes": MINUTES, "seed": SEED, "landed": sum(lane.files for lane in lanes), "problems": problems}
+    results = {**vars(options), "seed": SEED, "landed": sum(lane.files for lane in lanes), "problems": problems}
     results |= {"trends": trends, "at_rest": at_rest, "samples": samples}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     for name, trend in trends.items():

@@ -9,6 +9,8 @@ import sys
 
 import numpy as np
 import pytest
+import soak
+import soak_days
 from moved_clock import COMPILER, environment
 from soak_days import MAX_SLOPES, slopes
 
@@ -62,6 +64,14 @@ def test_retention_and_log_cleanup_take_place_on_a_moved_clock(tmp_path):
     commits = sum(day["commits"] for day in found["days"])
     assert last["log_entries"] < commits, "the clean-up of logs"
     assert found["slopes"]["commit_bytes"] <= MAX_SLOPES["commit_bytes"]
+
+
+@pytest.mark.parametrize("program", [soak, soak_days])
+def test_help_is_shown_and_nothing_starts(program, capsys):
+    with pytest.raises(SystemExit) as ended:
+        program.main(["--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: ")
 
 
 def test_slope_is_per_cent_of_the_mean_per_ten_days():
