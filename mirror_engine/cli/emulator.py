@@ -34,7 +34,7 @@ from mirror_engine.onelake.connection import (
     unfinished,
 )
 from mirror_engine.onelake.connection import stop as stop_emulator
-from mirror_engine.onelake.hosts import PassedHost
+from mirror_engine.onelake.hosts import MAX_PORT, PassedHost
 from mirror_engine.results import Result
 from mirror_engine.storage.roots import check_store, pasted
 
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 CHECK_SECONDS = 0.2
 SIGNAL_EXIT = 128  # of a command that a signal ended, as shells say it: 128 and the signal's number
-MAX_PORT = 65535
 _PACKAGES = ("cryptography", "httptools", "prometheus_client", "starlette", "uvicorn")
 _STORE = "Folder of workspaces and items"
 

@@ -162,34 +162,26 @@ class Call:
     downloads: Downloads
 
 
-def with_root(function: Callable[..., Code]) -> Callable[..., Code]:
-    """Pass `root`, ROOT as it was given."""
+def _passing(name: str) -> Callable[[Callable[..., Code]], Callable[..., Code]]:
+    """Pass a part of the running `Call` under its name."""
 
-    @click.pass_obj
-    def passed(call: Call, /, **values: Any) -> Code:
-        return function(root=call.root, **values)
+    def decorate(function: Callable[..., Code]) -> Callable[..., Code]:
+        @click.pass_obj
+        def passed(call: Call, /, **values: Any) -> Code:
+            return function(**{name: getattr(call, name)}, **values)
 
-    return update_wrapper(passed, function)
+        return update_wrapper(passed, function)
+
+    return decorate
 
 
-def with_config(function: Callable[..., Code]) -> Callable[..., Code]:
-    """Pass `config`, of flags, variables and file."""
-
-    @click.pass_obj
-    def passed(call: Call, /, **values: Any) -> Code:
-        return function(config=call.config, **values)
-
-    return update_wrapper(passed, function)
+with_root = _passing("root")  # as it was given
+with_config = _passing("config")  # of flags, variables and file
 
 
 def with_downloads(function: Callable[..., Code]) -> Callable[..., Code]:
     """Pass `downloads`, which `--max-download` limits."""
-
-    @click.pass_obj
-    def passed(call: Call, /, **values: Any) -> Code:
-        return function(downloads=call.downloads, **values)
-
-    return _with_max_download(update_wrapper(passed, function))
+    return _with_max_download(_passing("downloads")(function))
 
 
 def with_mirror(*, at_once: bool) -> Callable[[Callable[..., Code]], Callable[..., Code]]:
@@ -294,11 +286,6 @@ def command(
     return decorate
 
 
-def is_given(name: str) -> bool:
-    """Whether an option of the running command is on its command line."""
-    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-
 def refuse_given(flags: Mapping[str, str], reason: str) -> None:
     """Refuse options on the command line that have no effect.
 
@@ -309,7 +296,8 @@ def refuse_given(flags: Mapping[str, str], reason: str) -> None:
     Raises:
         UsageError: there is one.
     """
-    if given := [flag for name, flag in flags.items() if is_given(name)]:
+    source_of = click.get_current_context().get_parameter_source
+    if given := [flag for name, flag in flags.items() if source_of(name) is ParameterSource.COMMANDLINE]:
         raise UsageError(f"{', '.join(given)}: no effect, {reason}", "leave it out")
 
 

@@ -27,6 +27,7 @@ from mirror_engine.onelake.definition import PLAIN, definition_json, payload_of,
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.errors import FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC
+from mirror_engine.onelake.item_tables import DEFAULT_SCHEMA
 from mirror_engine.onelake.items import Item
 from mirror_engine.onelake.requests import Documents
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.items import Workspace
 
 BASE = "/v1"
-DEFAULT_SCHEMA = "dbo"
 TABLES_PER_PAGE = 100
 MAX_NAME, MAX_DESCRIPTION = 123, 256
 # How long a SQL endpoint takes to show what Delta has, in this context; by default it is refreshed at once
