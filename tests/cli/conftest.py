@@ -96,6 +96,21 @@ def terminal(monkeypatch):
 
 
 @pytest.fixture
+def on_terminal(monkeypatch, cli):
+    """Run a command on a terminal of a width; returns its exit code and the lines it prints."""
+
+    def run(width, *words):
+        plain = {"color_system": None, "highlight": False, "markup": False, "emoji": False}
+        console = Console(file=io.StringIO(), force_terminal=True, width=width, height=40, **plain)
+        for stream in ("stdout", "stderr"):
+            monkeypatch.setattr(f"mirror_engine.cli.output.{stream}", lambda: console)
+        code = cli(*words).code
+        return code, console.file.getvalue().splitlines()
+
+    return run
+
+
+@pytest.fixture
 def land_broken():
     """Land a good table, one with a wrong marker in its second file, and one with a gap."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -147,19 +146,6 @@ def own_package(monkeypatch):
 ODD = "-a \"b' $HOME `c` !d; e"  # what a shell reads otherwise
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_odd_paths_are_quoted_for_a_shell(cli, tmp_path, shell):
-    lines = started(cli, tmp_path / ODD, "--workspace", "it's $5", "--item", "a `b`").out
-    program = 'import os; print(os.environ["SSL_CERT_FILE"], os.environ["MIRROR_ENGINE_JAVA_OPTIONS"], sep="\\n")'
-    told = subprocess.run(
-        [shell, "-c", f"{lines}{shlex.join([PYTHON, '-c', program])}"], capture_output=True, text=True, check=True
-    )
-    store = tmp_path / ODD
-    certificates, java = told.stdout.splitlines()
-    assert certificates == str(store / ".mirror-engine/tls/bundle.pem")
-    assert shlex.split(java)[-1] == f"-Djavax.net.ssl.trustStore={store}/.mirror-engine/tls/java.p12"
-
-
 def test_folder_that_begins_with_a_dash_is_no_option_in_help(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "mkdir -p ./-x/Files/LandingZone\n" in cli("validate", "./-x", "--watch").err
@@ -293,17 +279,12 @@ def test_exec_wait_judges_by_the_options_of_the_running_engine(cli, detached):
 
 
 @pytest.mark.parametrize("detached", [["--storage-only"]], indirect=True)
-def test_exec_rejects_options_of_engines_where_none_runs(cli, detached):
-    printed = cli("emulator", "exec", detached, "--poll-interval", "5s", "--", "true")
-    assert (printed.code, "--poll-interval: " in printed.err) == (2, True)
-
-
-@pytest.mark.parametrize("detached", [["--storage-only"]], indirect=True)
-def test_exec_wait_is_refused_where_no_engine_runs(cli, detached, tmp_path):
+def test_exec_rejects_wait_and_options_of_engines_where_none_runs(cli, detached, tmp_path):
     program = f"open({str(tmp_path / 'ran')!r}, 'w')"
+    printed = cli("emulator", "exec", detached, "--poll-interval", "5s", "--", PYTHON, "-c", program)
+    assert (printed.code, "--poll-interval: " in printed.err) == (2, True)
     printed = cli("emulator", "exec", detached, "--wait", "600", "--", PYTHON, "-c", program)
-    assert printed.code == 2
-    assert "--wait: no effect" in printed.err
+    assert (printed.code, "--wait: no effect" in printed.err) == (2, True)
     assert not (tmp_path / "ran").exists()
     assert cli("emulator", "exec", detached, "--", PYTHON, "-c", program).code == 0
 
@@ -339,10 +320,8 @@ def test_exec_wait_shows_why_a_running_engine_ended(cli, detached):
 @pytest.mark.parametrize(
     ("detached", "wait", "code", "said"),
     [
-        (["--inject-fault", "paused"], "60", 3, "Workspace/Mirror: replication is paused"),
         (["--inject-fault", "replicator_throttled for=600"], "1", 4, "replication is being throttled"),
-        (["--token", TOKEN, "--inject-fault", "paused"], "60", 3, "replication is paused"),
-        (["--single-port", "--inject-fault", "paused"], "60", 3, "replication is paused"),
+        (["--token", TOKEN, "--inject-fault", "paused"], "60", 3, "Workspace/Mirror: replication is paused"),
         (["--single-port", "--host", "127.0.0.2", "--inject-fault", "paused"], "60", 3, "replication is paused"),
     ],
     indirect=["detached"],
@@ -358,28 +337,20 @@ def test_exec_wait_ends_with_the_running_emulator(cli, detached):
     assert (printed.code, "the emulator has ended" in printed.err) == (4, True)
 
 
-@pytest.mark.parametrize("source", ["variable", "file"])
-def test_exec_says_which_options_a_running_emulator_does_not_have(cli, detached, monkeypatch, source):
-    if source == "variable":
-        monkeypatch.setenv("MIRROR_ENGINE_POLL_INTERVAL", "5s")
-    else:
-        (detached / "mirror-engine.toml").write_text('poll_interval = "5s"\n')
+def test_exec_says_which_options_a_running_emulator_does_not_have(cli, detached, monkeypatch):
+    """Those on the command line are rejected; of others a line tells."""
+    for option in (["--inject-fault", "paused"], ["--storage-only"], ["--poll-interval", "5s"]):
+        printed = cli("emulator", "exec", detached, *option, "--", "true")
+        assert (printed.code, option[0] in printed.err, "emulator stop" in printed.err) == (2, True, True)
+    idle = f"no effect, the emulator of {detached} is already running"
+    (detached / "mirror-engine.toml").write_text('poll_interval = "5s"\n')
     printed = cli("emulator", "exec", detached, "--", "true")
-    place = {"variable": "MIRROR_ENGINE_POLL_INTERVAL", "file": "mirror-engine.toml: poll_interval"}[source]
-    assert printed.code == 0
-    assert printed.err.startswith(f"{place}: no effect, the emulator of {detached} is already running")
-    assert printed.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("option", [["--inject-fault", "paused"], ["--storage-only"], ["--poll-interval", "5s"]])
-def test_exec_rejects_options_that_a_running_emulator_does_not_have(cli, detached, option):
-    printed = cli("emulator", "exec", detached, *option, "--", "true")
-    assert printed.code == 2
-    assert option[0] in printed.err
-    assert "emulator stop" in printed.err
-
-
-def test_stop_says_how_to_undo_the_environment(cli, detached, monkeypatch):
+    assert (printed.code, printed.err.count("\n")) == (0, 1)
+    assert printed.err.startswith(f"mirror-engine.toml: poll_interval: {idle}")
+    monkeypatch.setenv("MIRROR_ENGINE_POLL_INTERVAL", "5s")
+    printed = cli("emulator", "exec", detached, "--", "true")
+    assert (printed.code, printed.err.count("\n")) == (0, 1)
+    assert printed.err.startswith(f"MIRROR_ENGINE_POLL_INTERVAL: {idle}")
     monkeypatch.setenv("HTTPS_PROXY", connection.running(detached).environment["HTTPS_PROXY"])
     assert "--unset" in cli("emulator", "stop", detached).err
 

@@ -62,20 +62,19 @@ def test_token_and_its_file_are_one_too_many(tmp_path, cli):
     assert (printed.code, "--token: no effect" in printed.err) == (2, True)
 
 
-OF_SPARK = {
-    "spark_master": "spark://nohost:7077",
-    "spark_profile": "ci",
-    "driver_memory": "4g",
-    "delta_jars_dir": "/jars",
-    "driver_batch_limit": 5,
-}
+OF_SPARK = [
+    ("spark_master", "spark://nohost:7077", "sync"),
+    ("spark_profile", "ci", "run"),
+    ("driver_memory", "4g", "maintain"),
+    ("delta_jars_dir", "/jars", "sync"),
+    ("driver_batch_limit", 5, "sync"),
+]
 
 
 @pytest.mark.usefixtures("without_pyspark")
-@pytest.mark.parametrize("name", OF_SPARK)
-@pytest.mark.parametrize("work", ["sync", "run", "maintain"])
-def test_spark_option_without_pyspark_is_refused(sales, name, work):
-    with Mirror(sales.root, Config(**{name: OF_SPARK[name]})) as mirror:
+@pytest.mark.parametrize(("name", "value", "work"), OF_SPARK)
+def test_spark_option_without_pyspark_is_refused(sales, name, value, work):
+    with Mirror(sales.root, Config(**{name: value})) as mirror:
         mirror.status()  # needs none
         with pytest.raises(ConfigError, match="needs PySpark, which is not installed"):
             mirror.run(None) if work == "run" else getattr(mirror, work)()

@@ -67,35 +67,6 @@ def test_status_of_one_table_has_its_columns_and_place(sales, cli):
     assert {each["columns"] for each in json.loads(cli("status", sales.root, "--json").out)["tables"]} == {None}
 
 
-def test_status_lists_a_delta_table_without_landing_folder(sales, cli):
-    cli("sync", sales.root)
-    sales.publisher.remove("Items")
-    (items,) = json.loads(cli("status", sales.root, "--table", "Items", "--json").out)["tables"]
-    assert (items["state"], items["row_count"], items["delta_version"]) == ("deleted", 2, 1)
-    assert [column["name"] for column in items["columns"]] == ["Id", "Name"]
-
-
-def test_show_says_whether_there_are_more_rows_than_its_limit(sales, cli):
-    cli("sync", sales.root)
-    for limit, has_more, rows in ((1, True, 1), (2, False, 2), (0, False, 2)):
-        document = json.loads(cli("show", "-C", sales.root, "Items", "--limit", limit, "--json").out)
-        assert (document["has_more"], len(document["rows"])) == (has_more, rows)
-
-
-def test_a_difference_has_counts_and_cells(sales, cli, tmp_path):
-    cli("sync", sales.root)
-    (tmp_path / "expected.csv").write_text("Id,Name\n7,a value that is never logged\n9,nine\n")
-    diff = ("diff", "-C", sales.root, "Items", tmp_path / "expected.csv", "--json")
-    document = json.loads(cli(*diff).out)
-    assert document["counts"] == {"equal": 0, "missing": 1, "unexpected": 1, "different": 1}
-    assert document["missing"] == [{"Id": 9, "Name": "nine"}]
-    cell = {"column": "Name", "expected": "a value that is never logged", "actual": "[red]seven[/red]"}
-    assert document["different"] == [{"key": {"Id": 7}, "cells": [cell]}]
-    assert json.loads(cli(*diff, "--key", "Id,Name").out)["key"] == ["Id", "Name"]
-    logs = (sales.root / ".mirror-engine").rglob("*.log*")
-    assert not any("a value that is never logged" in path.read_text() for path in logs if path.is_file())
-
-
 def test_diagnostics_are_explained_to_programs_and_listed(cli):
     (page,) = json.loads(cli("explain", "ME014", "--json").out)["explanations"]
     assert (page["code"], page["severity_strict"], page["rules"][0]["name"]) == ("ME014", "error", "LZ-2.7")

@@ -20,12 +20,8 @@ from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 CHECKED = (
     "csv-cells-not-of-their-type-halt",
     "files-and-folders-out-of-place-are-ignored",
-    "ME019",
-    "ME037",
-    "metadata-with-a-bare-word-is-named",
     "parquet-codecs",
     "partition-values-are-decoded",
-    "ME023",
 )
 OTHERWISE = {
     "root",

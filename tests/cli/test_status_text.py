@@ -57,25 +57,9 @@ def stuck(stuck_root, monkeypatch):
     return Path(stuck_root.name)
 
 
-@pytest.fixture
-def on_terminal(monkeypatch, cli):
-    """Run a command on a terminal of a width; returns its lines."""
-
-    def run(width, *words):
-        console = Console(
-            file=io.StringIO(), force_terminal=True, no_color=True, width=width, height=40, highlight=False
-        )
-        for stream in ("stdout", "stderr"):
-            monkeypatch.setattr(f"mirror_engine.cli.output.{stream}", lambda: console)
-        cli(*words)
-        return re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue()).splitlines()
-
-    return run
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_status_of_seven_stuck_tables_fits_a_screen(stuck, on_terminal, width):
-    lines = on_terminal(width, "status", stuck)
+    _, lines = on_terminal(width, "status", stuck)
     assert len(lines) <= 40
     legend = " * Fabric shows an error." if any("Replicating*" in line for line in lines) else ""
     assert lines[-1] == f"11 tables: 4 caught up, 7 need attention.{legend}"
@@ -89,7 +73,7 @@ def test_status_of_seven_stuck_tables_fits_a_screen(stuck, on_terminal, width):
 @pytest.mark.parametrize("command", [("status",), ("sync",), ("validate",)])
 @pytest.mark.parametrize("width", [50, 80, 10_000])
 def test_no_path_is_wrapped_and_no_line_ends_in_blanks(stuck, on_terminal, command, width):
-    lines = on_terminal(width, *command, stuck)
+    _, lines = on_terminal(width, *command, stuck)
     found = [
         match[1].rpartition("/")[2].partition(":")[0].rstrip(",") for line in lines if (match := PATH.search(line))
     ]
@@ -141,7 +125,7 @@ def test_status_lists_some_of_many_stuck_tables(stuck):
 
 
 def test_history_names_files_whole_on_80_columns(stuck, on_terminal):
-    lines = on_terminal(80, "history", "-C", stuck, "Good1")
+    _, lines = on_terminal(80, "history", "-C", stuck, "Good1")
     assert max(map(len, lines)) <= 80
     assert lines[1].endswith(f"  {number(1)}")
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from io import StringIO
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from rich.console import Console
 from sessions import blocks, steps_in
 
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
@@ -18,23 +14,6 @@ pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 PAGE = Path(__file__).parents[2] / "docs/trace.md"
 WIDTH = 96
-
-
-@pytest.fixture
-def wide(monkeypatch):
-    """Prints as on a terminal of so many columns."""
-
-    def set_width(columns):
-        def console():
-            plain = {"color_system": None, "highlight": False, "markup": False, "emoji": False}
-            return Console(width=columns, force_terminal=True, file=made[-1], **plain)
-
-        made.append(StringIO())
-        monkeypatch.setattr("mirror_engine.cli.output.stdout", console)
-        return lambda: "\n".join(line.rstrip() for line in made[-1].getvalue().splitlines())
-
-    made = []
-    return set_width
 
 
 def rich_history(shop, cli):
@@ -54,14 +33,14 @@ def rich_history(shop, cli):
     return table
 
 
-def test_the_page_about_trace_shows_real_output(sales, cli, wide):
+def test_the_page_about_trace_shows_real_output(sales, cli, on_terminal):
     rich_history(sales, cli)
     commands = [step for block in blocks(PAGE, "text") for step in steps_in(block.text)]
     assert commands
     for step in commands:
-        shown = wide(WIDTH)
-        assert cli("-C", sales.root, *step.text.removeprefix("mirror-engine -C ./shop ").split()).code == 0
-        assert step.shown.rstrip() == shown(), step.text
+        words = step.text.removeprefix("mirror-engine -C ./shop ").split()
+        code, lines = on_terminal(WIDTH, "-C", sales.root, *words)
+        assert (code, [line.rstrip() for line in lines]) == (0, step.shown.rstrip().splitlines()), step.text
 
 
 def wide_rows(shop, cli):
@@ -76,67 +55,28 @@ def wide_rows(shop, cli):
     return columns
 
 
-def test_rows_wider_than_the_terminal_are_listed_by_column(sales, cli, wide):
+def test_rows_wider_than_the_terminal_are_listed_by_column(sales, cli, on_terminal):
     columns = wide_rows(sales, cli)
-    shown = wide(80)
-    cli("trace", "what-if", "-C", sales.root, "Wide", "--skip", "2")
-    lines = [line.rstrip() for line in shown().splitlines()]
+    _, lines = on_terminal(80, "trace", "what-if", "-C", sales.root, "Wide", "--skip", "2")
     at = lines.index("Only in actual")
     expected = ["Id: 2", f"{columns[0]}: x", *(f"{name}: NULL" for name in columns[1:])]
     assert lines[at + 1 : at + 14] == [*expected, ""]
 
 
-def test_two_rows_that_do_not_fit_have_an_empty_line_between_them(sales, cli, wide):
+def test_two_rows_that_do_not_fit_have_an_empty_line_between_them(sales, cli, on_terminal):
     columns = wide_rows(sales, cli)
     cli("sync", sales.root)
-    shown = wide(80)
-    cli("show", "-C", sales.root, "Wide")
-    lines = [line.rstrip() for line in shown().splitlines()]
+    _, lines = on_terminal(80, "show", "-C", sales.root, "Wide")
     assert (lines[0], lines[12:14], lines[24:]) == ("Id: 1", ["", "Id: 2"], [f"{columns[-1]}: NULL", "2 rows"])
-    shown = wide(600)
-    cli("show", "-C", sales.root, "Wide")
-    assert shown().startswith(f"Id  {columns[0]}")
+    _, lines = on_terminal(600, "show", "-C", sales.root, "Wide")
+    assert lines[0].startswith(f"Id  {columns[0]}")
 
 
-def test_values_wider_than_the_terminal_are_listed_by_column(sales, cli, wide):
+def test_values_wider_than_the_terminal_are_listed_by_column(sales, cli, on_terminal):
     columns = wide_rows(sales, cli)
-    shown = wide(80)
-    cli("trace", "row", "-C", sales.root, "Wide", "1")
-    lines = [line.rstrip() for line in shown().splitlines()]
+    lines = [line.rstrip() for line in on_terminal(80, "trace", "row", "-C", sales.root, "Wide", "1")[1]]
     at = lines.index("  row 1   0 insert  matched 0  inserted")
     values = ["Id 1", *(f"{name} {name[-1] * 20}" for name in columns)]
     assert lines[at + 1 : at + 13] == [" " * 31 + value for value in values]
     end = lines.index("Result: 1 row")
     assert lines[end + 1 : end + 4] == ["  Id 1", f"  {columns[0]} new", f"  {columns[1]} NULL"]
-
-
-def test_a_change_in_json(sales, cli):
-    rich_history(sales, cli)
-    document = json.loads(cli("trace", "row", "-C", sales.root, "sales.shipments", "orderno=42", "--json").out)
-    assert (document["command"], document["table"]) == ("trace row", "Sales.Shipments")
-    assert document["changes"][1] == {
-        "file": "00000000000000000002.parquet",
-        "row": 1,
-        "marker": 1,
-        "has_marker": True,
-        "marker_name": "update",
-        "matched_rows": 1,
-        "effect": "updated",
-        "reason": None,
-        "before": [{"OrderNo": 42, "City": "Wels", "Pieces": 3}],
-        "after": [{"OrderNo": 42, "City": "Wels", "Pieces": 4}],
-        "changed_columns": ["Pieces"],
-        "delta_version": 1,
-        "files_of_commit": ["00000000000000000001.parquet", "00000000000000000002.parquet"],
-        "pending_because": None,
-    }
-
-
-@pytest.mark.parametrize(("delay", "step"), [("0s", "drop_table"), ("1h", "mark_folder_missing")])
-def test_plan_shows_what_becomes_of_a_table_whose_folder_is_gone(sales, cli, delay, step):
-    cli("sync", sales.root)
-    shutil.rmtree(sales.publisher.path / "Items")
-    for words in ((), ("--table", "items")):
-        document = json.loads(cli("plan", sales.root, "--drop-delay", delay, "--json", *words).out)
-        assert [each["step"] for each in document["tables"][-1]["steps"]] == [step]
-        assert (document["tables"][-1]["table"], len(document["tables"])) == ("Items", 1 if words else 2)

@@ -95,22 +95,6 @@ def suites(text):
     return ET.fromstring(text.encode())  # noqa: S314 - of our own making
 
 
-def test_a_table_is_a_suite_and_a_file_a_case():
-    found = suites(junit(zone(items(WRONG_MARKER), TableReport("Sales.schema/Orders", "caught_up"))))
-    assert found.attrib == {"name": "mirror-engine validate", "tests": "2", "failures": "1", "errors": "0"}
-    first, second = found
-    assert first.attrib == {"name": "Items", "tests": "2", "failures": "1", "errors": "0", "skipped": "0"}
-    assert second.get("tests") == "0"
-    good, bad = first.findall("testcase")
-    assert good.attrib == {"classname": "Items", "name": "Items/00000000000000000001.csv"}
-    assert list(good) == []
-    failure = bad.find("failure")
-    assert failure is not None
-    assert failure.get("type") == "ME037"
-    assert "row 3" in (failure.text or "")
-    assert first.find("properties/property[@name='state']").get("value") == "halted"
-
-
 def test_what_is_below_the_threshold_fails_no_case():
     verdict = items(diagnose("ME058", SECOND), diagnose("ME008", "Items", count=0, help=""))
     lenient = suites(junit(zone(verdict)))
