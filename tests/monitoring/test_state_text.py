@@ -80,12 +80,6 @@ def test_every_state_is_counted_as_one_kind() -> None:
     assert {kind_of(state, is_stuck=True) for state, _, _ in STATES} == {"need_attention"}
 
 
-def test_a_table_that_only_lacks_an_engine_says_so() -> None:
-    assert "mirror-engine run" in help_for(Behind(1), engine_running=False)
-    assert help_for(Behind(1), engine_running=True) == ""
-    assert help_for(CaughtUp(), engine_running=False) == ""
-
-
 def test_a_name_with_control_characters_stays_on_its_line() -> None:
     assert "\x1b" not in describe(TableName("", "\x1b[2J"), Blocked("day=\x1b[2J/1.parquet", 1))
     assert "\n" not in describe(ORDERS, Halted(Diagnostic("ME023", "a\nb/1\n.parquet"), 1))

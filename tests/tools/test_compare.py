@@ -473,7 +473,7 @@ FILES = st.lists(st.lists(CHANGES, min_size=1, max_size=5), min_size=1, max_size
 FALSIFIED = st.sampled_from(["a row is gone", "a row is there twice", "a cell is another one", "a row of no file"])
 
 
-@settings(max_examples=int(os.environ.get("MIRROR_TEST_COMPARED", "15")))
+@settings(max_examples=int(os.environ.get("MIRROR_TEST_COMPARED", "10")))
 @given(FILES, st.integers(1, 6), FALSIFIED, st.integers(0, 20))
 def test_any_mirror_is_equal_up_to_pending_files_and_any_falsified_key_is_found(files, applied, how, at):
     with quick_folder() as folder:
