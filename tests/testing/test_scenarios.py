@@ -11,10 +11,7 @@ from careless_publishers import CARELESS, MARKER, Careful, KeepsItsNumbers, Retr
 from mirror_engine.errors import UsageError
 from mirror_engine.testing.scenarios import (
     RAISING,
-    FaultKind,
-    FaultyFiles,
     ScenarioOutcome,
-    SimulatedCrash,
     Source,
     ZoneFiles,
     check_publisher,
@@ -187,39 +184,3 @@ def test_rename_refuses_an_existing_name_and_replace_does_not(tmp_path):
     files.delete("T")
     files.delete("T")
     assert files.list() == []
-
-
-FINAL = "00000000000000000001.parquet"
-
-
-@pytest.mark.parametrize(
-    ("kind", "error", "files_left"),
-    [
-        (FaultKind.UPLOAD_CUT, OSError, {"_x": b"PAR1"}),
-        (FaultKind.REFUSED, OSError, {"_x": b"PAR1PAR1"}),
-        (FaultKind.LOST_ANSWER, OSError, {FINAL: b"PAR1PAR1"}),
-        (FaultKind.CRASH, SimulatedCrash, {FINAL: b"PAR1PAR1"}),
-    ],
-)
-def test_every_kind_of_fault_leaves_its_files(tmp_path, kind, error, files_left):
-    files = FaultyFiles(tmp_path, kind)
-    files.write("T/_metadata.json", b"{}")
-    files.delete("T/_metadata.json")
-
-    def land():
-        files.write("T/_x", b"PAR1PAR1")
-        files.rename("T/_x", f"T/{FINAL}")
-
-    with pytest.raises(error):
-        land()
-    assert files.has_occurred
-    assert {name: files.read(f"T/{name}") for name in files.list("T")} == files_left
-
-
-def test_a_fault_occurs_once_and_at_its_file(tmp_path):
-    listings = []
-    files = FaultyFiles(tmp_path, FaultKind.CONCURRENT_BEFORE, 2, lambda: listings.append(files.list("T")))
-    for number in (1, 2, 3):
-        files.write("T/_x", b"PAR1")
-        files.replace("T/_x", f"T/{number:020d}.parquet")
-    assert listings == [[f"{1:020d}.parquet", "_x"]]
