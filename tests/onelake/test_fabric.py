@@ -22,7 +22,7 @@ from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.store import LocalStore
 
 FABRIC = "https://api.fabric.microsoft.com"
-EXAMPLES = int(os.environ.get("MIRROR_TEST_REST_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("MIRROR_TEST_REST_EXAMPLES", "4"))
 SOURCE = {"type": "GenericMirror", "typeProperties": None}
 OPTIONS = {"format": "Delta", "defaultSchema": "raw", "retentionInDays": 3}
 

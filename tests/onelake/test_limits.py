@@ -190,9 +190,15 @@ def refused_early():
         yield started
 
 
-@pytest.mark.parametrize("close", [True, False])
-@pytest.mark.parametrize("form", ["Content-Length: 40000000", "Transfer-Encoding: chunked"])
-@pytest.mark.parametrize("is_secure", [True, False])
+@pytest.mark.parametrize(
+    ("is_secure", "form", "close"),
+    [
+        (True, "Content-Length: 40000000", True),
+        (True, "Transfer-Encoding: chunked", False),
+        (False, "Content-Length: 40000000", False),
+        (False, "Transfer-Encoding: chunked", True),
+    ],
+)
 def test_early_answer_reaches_a_client_that_sends_its_body(refused_early, is_secure, form, close):
     head = request("PUT", "/", "localhost", form)
     head = head if close else head.replace(b"Connection: close\r\n", b"")

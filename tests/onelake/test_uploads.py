@@ -236,7 +236,7 @@ def test_rename_over_a_file_without_content_loses_nothing(upload_lake):
     until(lambda: upload_lake.rows("T") == [1], upload_lake.said)
 
 
-@pytest.mark.parametrize("publishers", [1, 20])
+@pytest.mark.parametrize("publishers", [pytest.param(1, marks=pytest.mark.nightly), 20])
 def test_uploads_of_healthy_publishers_are_not_reported(upload_lake, publishers):
     tables = [f"T{number}" for number in range(publishers)]
     with ThreadPoolExecutor(publishers) as pool:

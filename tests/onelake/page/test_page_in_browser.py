@@ -235,17 +235,16 @@ def test_a_heading_sorts_by_keyboard_and_a_state_filters(visit, base):
     assert len(named(tab)) == 7
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("Sales.Orders", "Sales|.Orders"),
-        ("CustomerOrderLines_2026-Archive", "Customer|Order|Lines_|2026-|Archive"),
-        ("year=2026/00000000000000000001.parquet", "year=2026/|00000000000000000001|.parquet"),
-        ("ABC", "ABC"),
-    ],
-)
-def test_name_is_broken_at_its_parts(visit, base, name, shown):
-    assert visit(f"{base}/").evaluate(f"breakable('{name}').map(each => each.tagName ? '|' : each).join('')") == shown
+def test_name_is_broken_at_its_parts(visit, base):
+    tab = visit(f"{base}/")
+    for parts in (
+        "Sales|.Orders",
+        "Customer|Order|Lines_|2026-|Archive",
+        "year=2026/|00000000000000000001|.parquet",
+        "ABC",
+    ):
+        name = parts.replace("|", "")
+        assert tab.evaluate(f"breakable('{name}').map(each => each.tagName ? '|' : each).join('')") == parts
 
 
 def test_5000_tables_are_shown_in_part_and_found_by_name(visit, tmp_path):

@@ -5,16 +5,12 @@ Run as `steady.py LIBRARY TABLE`. It asks for what may be absent, as publishers 
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
-import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
-import httpx
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +22,6 @@ from azure.identity import DefaultAzureCredential
 from azure.identity.aio import DefaultAzureCredential as AsyncCredential
 from azure.storage.blob import BlobServiceClient
 from azure.storage.filedatalake import DataLakeServiceClient
-from azure.storage.filedatalake.aio import DataLakeServiceClient as AsyncServiceClient
 from obstore.store import AzureStore
 from pyarrow import fs
 
@@ -118,46 +113,6 @@ class Datalake(Client):
             self.place.get_file_client(name).delete_file()
 
 
-class AsyncDatalake(Client):
-    """The same library under asyncio; uploads go to their final names."""
-
-    def _do(self, work):
-        async def done():
-            async with AsyncCredential() as credential, AsyncServiceClient(DFS, credential) as service:
-                place = service.get_file_system_client(WORKSPACE).get_directory_client(self.folder)
-                try:
-                    return await work(place)
-                except ResourceNotFoundError:
-                    return None
-
-        return asyncio.run(done())
-
-    def prepare(self) -> None:
-        self._do(lambda place: place.create_directory())
-
-    def put(self, name: str, content: bytes) -> None:
-        async def upload(place):
-            file = place.get_file_client(name)
-            await (file.upload_data(content, overwrite=True) if content else file.create_file())
-
-        self._do(upload)
-
-    def get(self, name: str) -> bytes | None:
-        async def download(place):
-            return await (await place.get_file_client(name).download_file()).readall()
-
-        return self._do(download)
-
-    def names(self) -> list[str]:
-        async def listed(place):
-            return [path.name.rpartition("/")[2] async for path in place.get_paths() if not path.is_directory]
-
-        return self._do(listed)
-
-    def remove(self, name: str) -> None:
-        self._do(lambda place: place.get_file_client(name).delete_file())
-
-
 class Blob(Client):
     def __init__(self, table: str) -> None:
         super().__init__(table)
@@ -234,19 +189,18 @@ SECRETS = ("tenant_id", "client_id", "client_secret")
 
 
 class Plain(Client):
-    """DFS by requests or httpx: create, append with flush, rename."""
+    """DFS by requests: create, append with flush, rename."""
 
-    def __init__(self, table: str, client: object) -> None:
+    def __init__(self, table: str) -> None:
         super().__init__(table)
         token = DefaultAzureCredential().get_token("https://storage.azure.com/.default").token
-        client.headers["Authorization"] = f"Bearer {token}"
-        self.client = client
+        self.session = requests.Session()
+        self.session.headers["Authorization"] = f"Bearer {token}"
 
     def ask(self, method: str, name: str, *allowed: int, content: bytes = b"", **headers: str):
         names = {word.replace("_", "-"): text for word, text in headers.items()}
         path = f"{DFS}/{WORKSPACE}/{self.folder}/{name}".rstrip("/")
-        body = {"data" if type(self.client).__module__.startswith("requests") else "content": content}
-        answer = self.client.request(method, path, headers=names, **(body if method in {"PUT", "PATCH"} else {}))
+        answer = self.session.request(method, path, headers=names, data=content if method in {"PUT", "PATCH"} else None)
         assert answer.status_code in allowed, answer.text
         return answer
 
@@ -269,16 +223,6 @@ class Plain(Client):
 
     def remove(self, name: str) -> None:
         self.ask("DELETE", name, 200, 404)
-
-
-class Requests(Plain):
-    def __init__(self, table: str) -> None:
-        super().__init__(table, requests.Session())
-
-
-class Httpx(Plain):
-    def __init__(self, table: str) -> None:
-        super().__init__(table, httpx.Client())
 
 
 class Arrow(Client):
@@ -314,52 +258,13 @@ class Arrow(Client):
             self.files.delete_file(f"{self.at}/{name}")
 
 
-class Rclone(Client):
-    """rclone's azureblob."""
-
-    def __init__(self, table: str) -> None:
-        super().__init__(table)
-        remote = {"type": "azureblob", "env_auth": "true", "account": "onelake", "endpoint": BLOB}
-        remote |= {"no_check_container": "true", "chunk_size": "1Ki", "upload_cutoff": "1Ki"}
-        os.environ |= {f"RCLONE_CONFIG_ONELAKE_{name.upper()}": text for name, text in remote.items()}
-        self.at = f"onelake:{WORKSPACE}/{self.folder}"
-
-    def run(self, *words: str, content: bytes = b"", may_fail: bool = False) -> bytes | None:
-        done = subprocess.run([os.environ["TEST_CLIENT"], *words], input=content, capture_output=True, check=False)
-        assert may_fail or not done.returncode, done.stderr
-        return done.stdout if not done.returncode else None
-
-    def prepare(self) -> None:
-        self.run("mkdir", self.at)
-
-    def put(self, name: str, content: bytes) -> None:
-        path = Path(os.environ["HOME"]) / name
-        path.write_bytes(content)
-        self.run("copyto", str(path), f"{self.at}/_{name}.tmp")
-        # without it, one of the same size and second is taken for the same file
-        self.run("moveto", "--ignore-times", f"{self.at}/_{name}.tmp", f"{self.at}/{name}")
-
-    def get(self, name: str) -> bytes | None:
-        return self.run("cat", f"{self.at}/{name}", may_fail=True) or None
-
-    def names(self) -> list[str]:
-        listed = self.run("lsf", "-R", "--files-only", self.at, may_fail=True) or b""
-        return [line.rpartition("/")[2] for line in listed.decode().splitlines()]
-
-    def remove(self, name: str) -> None:
-        self.run("deletefile", f"{self.at}/{name}", may_fail=True)
-
-
 LIBRARIES = {
     "datalake": Datalake,
-    "datalake-async": AsyncDatalake,
     "blob": Blob,
     "adlfs": Adlfs,
     "obstore": Obstore,
-    "requests": Requests,
-    "httpx": Httpx,
+    "requests": Plain,
     "arrow": Arrow,
-    "rclone": Rclone,
 }
 
 if __name__ == "__main__":
