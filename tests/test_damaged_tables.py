@@ -50,6 +50,10 @@ BAD_CHECKPOINT = "checkpoint {} of its Delta log is damaged"
 REBUILD = "`mirror-engine rebuild --replay --table Orders`"
 NEWEST, HINTED = "delete _delta_log/00000000000000000005.json", "Delete _last_checkpoint"
 OTHER_FORMAT = f"its progress has format 99, this version of mirror-engine reads {FORMAT}"
+ELSEWHERE = (
+    '{"add":{"path":"/etc/passwd","partitionValues":{},"size":9,"modificationTime":0,"dataChange":true}}\n'
+    '{"commitInfo":{"operation":"WRITE"}}\n'
+)
 DAMAGES = {
     "newest cut": (lambda lake: cut(lake.commit(5)), CUT.format(5), NEWEST),
     "newest empty": (lambda lake: lake.commit(5).write_bytes(b""), CUT.format(5), NEWEST),
@@ -72,6 +76,11 @@ DAMAGES = {
         lambda lake: (lake.log / HINT).write_text('{"version":77,"size":1}'),
         NO_CHECKPOINT.format(77),
         HINTED,
+    ),
+    "file elsewhere": (
+        lambda lake: lake.commit(6).write_text(ELSEWHERE, encoding="utf-8"),
+        "its Delta log names a file outside of the table's folder",
+        REBUILD,
     ),
 }
 ALL_DAMAGES = pytest.mark.parametrize(("damage", "fault", "remedy"), DAMAGES.values(), ids=DAMAGES)

@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.onelake.errors import TableApiError, TableErrorCode
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.tables_folder import is_table
-from mirror_engine.tables.log.vectors import vector_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,12 +63,15 @@ class ItemTables:
         return log
 
     def files(self, log: DeltaLog) -> Sequence[DataFile]:
-        """The data files of a version. TableNotFound if one lies elsewhere: a client may have written such a log."""
+        """The data files of a version. TableNotFound if one is outside of the table's folder, or behind a link."""
         files, root = log.data_files(), self._root.resolve()
-        vectors = [file.vector for file in files if file.vector and file.vector["storageType"] != "i"]  # i: in the log
-        places = [file.path for file in files] + [vector_place(log.folder, vector) for vector in vectors]
+        message = "A data file of the table is outside of its folder."
+        try:
+            places = [place for file in files for place in file.places]
+        except TableDamaged:
+            raise TableApiError(TableErrorCode.TableNotFound, message) from None
         if not all(os.path.realpath(str(place)).startswith(f"{root}{os.sep}") for place in places):
-            raise TableApiError(TableErrorCode.TableNotFound, "A data file of the table is not in the item.")
+            raise TableApiError(TableErrorCode.TableNotFound, message)
         return files
 
 

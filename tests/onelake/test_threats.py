@@ -1,21 +1,33 @@
-"""Attacks by raw bytes on a server that runs: what is refused, what is not reported, and that it goes on."""
+"""Attacks on a server that runs, by raw bytes, and by a Delta log: what is refused, and that it goes on."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from faulty_onelake import Client
 from raw_http import ONELAKE, connected, exchange, request, rest_of, status_of
+from starlette.testclient import TestClient
 
+from mirror_engine import Config, Mirror
+from mirror_engine.errors import TableDamaged
+from mirror_engine.onelake.engine_pool import DatabaseStatus, ShownItem
 from mirror_engine.onelake.hosts import FABRIC
 from mirror_engine.onelake.middleware import RejectedRequest
 from mirror_engine.onelake.options import EmulatorOptions
+from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
+from mirror_engine.tables.log.log_reader import LogReader
+from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
+from mirror_engine.tools.compare.fabric_tables import StorageTables
 
 pytestmark = pytest.mark.slow
 
@@ -253,3 +265,68 @@ def test_bodies_that_end_too_soon_leave_nothing_behind(attacked):
     assert attacked.is_well()
     assert [attacked.client("HEAD", f"{ZONE}/half{number}").status for number in range(8)] == [404] * 8
     assert (attacked.files(), attacked.reported) == (attacked.before, [])
+
+
+WAYS_OUT = ["{secret}", "../../../../secret/a.parquet", "x/%2e%2e/..%2F../../../secret/a.parquet", "file://{secret}"]
+FORGED = {"operation": "WRITE", "engineInfo": "mirror_engine/1"}
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """Give a mirror with a row, to whose table's log a client has added a file elsewhere, as this engine would."""
+    mirrors = []
+
+    def plant(way, **information):
+        root, secret = tmp_path / "root", tmp_path / "secret/a.parquet"
+        orders = LandingZoneWriter(root).table("Orders", keys=["id"], types={"id": pa.int64(), "city": pa.string()})
+        orders.insert({"id": 1, "city": "Linz"})
+        mirrors.append(Mirror(root, Config(merge_engine="arrow")))
+        mirrors[0].sync()
+        secret.parent.mkdir()
+        pq.write_table(pa.table({"id": [7], "city": [SECRET.decode()]}), secret)
+        log = root / "Tables/dbo/Orders/_delta_log"
+        add = {"path": way.format(secret=secret), "partitionValues": {}, "size": secret.stat().st_size}
+        actions = {"add": {**add, "modificationTime": 0, "dataChange": True}}, {"commitInfo": information}
+        commit = log / f"{len([*log.glob('*.json')]):020}.json"
+        commit.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+        return mirrors[0], orders
+
+    yield plant
+    for mirror in mirrors:
+        mirror.close()
+
+
+@pytest.mark.parametrize("information", [{"operation": "WRITE"}, FORGED], ids=["foreign", "forged"])
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_delta_log_leads_no_reader_out_of_its_table(planted, way, information):
+    mirror, _ = planted(way, **information)
+    tables, folder = mirror.root / "Tables", mirror.root / "Tables/dbo/Orders"
+    fabrics = StorageTables(LogReader(tables, mirror.root / "scratch"))  # as `compare` reads Fabric's tables
+    for read in (
+        lambda: mirror.show("Orders"),
+        lambda: mirror.diff("Orders", []),
+        lambda: mirror.read_table("Orders"),
+        fabrics.pin("dbo/Orders"),
+        lambda: open_log(folder).check_places(),  # before Spark reads
+    ):
+        with pytest.raises(TableDamaged, match="names a file outside of the table's folder"):
+            read()
+    shown = ShownItem("item", "Sales", "Shop", DatabaseStatus.RUNNING, "", lambda: mirror)
+    page = Web(lambda: [shown])
+    answer = TestClient(page.app).get("/tables/item/Orders", headers={"Accept": "application/json"})
+    page.close()
+    assert answer.status_code == 200
+    assert "outside of the table's folder" in answer.text
+    assert SECRET.decode() not in answer.text
+
+
+@pytest.mark.parametrize("information", [{"operation": "WRITE"}, FORGED], ids=["foreign", "forged"])
+def test_engine_applies_nothing_to_a_table_with_files_elsewhere(planted, information, one_attempt):  # noqa: ARG001 - ends soon
+    mirror, orders = planted(WAYS_OUT[0], **information)
+    orders.upsert({"id": 7, "city": "Graz"})
+    before = [*(mirror.root / "Tables").rglob("*")]
+    (table,) = mirror.sync().tables
+    said = table.last_failure or table.diagnostic
+    assert "outside of the table's folder" in said.message
+    assert table.state == ("behind" if table.last_failure else "halted")
+    assert [*(mirror.root / "Tables").rglob("*")] == before

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log.log_names import checkpoint_names, checksum_name, commit_name
 from mirror_engine.tables.log.record import commits_after, last_checkpoint
-from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, for_each
+from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, file_in, for_each
 from mirror_engine.tables.log.vectors import vector_file
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def make_durable(folder: TablePath, since: int, until: int | None = None) -> Non
     unlike a data file, no later commit says that it is gone.
 
     Raises:
-        TableDamaged: a data file that the log names is not there in full: power was lost before it was written.
+        TableDamaged: a data file that the log names is not there in full: power was lost before it was written. Or it
+            is outside of the table's folder.
         StorageUnavailable: an fsync failed.
     """
     if until is not None and until <= since:
@@ -54,14 +55,16 @@ def make_durable(folder: TablePath, since: int, until: int | None = None) -> Non
         for version, commit in commits_after(folder, since):
             sizes = {path: size for path, size in sizes.items() if path not in commit.removed}
             sizes |= {path: action["size"] for path, action in commit.added.items()}
-            sizes |= {path: size for path, size in commit.change_data.items() if (folder / unquote(path)).exists()}
+            sizes |= {
+                path: size for path, size in commit.change_data.items() if file_in(folder, unquote(path)).exists()
+            }
             versions.append(version)
             vectors |= {file for vector in commit.vectors.values() if (file := vector_file(vector))}
             if version == until:
                 break
-        data = _checked_files(folder, sizes)
+        data = [*_checked_files(folder, sizes), *(file_in(folder, name) for name in vectors)]
         if isinstance(folder, Path):
-            _sync_commits(folder, since, versions, [*data, *(folder / name for name in vectors)])
+            _sync_commits(folder, since, versions, data)
     except OSError as error:
         raise StorageUnavailable(
             f"{folder}: cannot be fsynced: {error.strerror or error}",
@@ -70,9 +73,8 @@ def make_durable(folder: TablePath, since: int, until: int | None = None) -> Non
 
 
 def _checked_files(folder: TablePath, sizes: Mapping[str, int]) -> Sequence[Any]:
-    """The files that a log names within its table's folder, each there in full; other programs may name others."""
-    inside = {path: size for path, size in sizes.items() if "://" not in path and not path.startswith(("/", "file:"))}
-    files = {folder / unquote(path): size for path, size in inside.items()}
+    """The files that a log names, each there in full."""
+    files = {file_in(folder, unquote(path)): size for path, size in sizes.items()}
 
     def check(named: tuple[TablePath, int]) -> TablePath:
         file, size = named

@@ -17,7 +17,7 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, typed
 from mirror_engine.tables.log.durability import sync_folder
 from mirror_engine.tables.log.record import FORMAT, carried_from, from_metadata, last_checkpoint, read_commit
-from mirror_engine.tables.log.table_path import LOG_FOLDER, create_file, for_each
+from mirror_engine.tables.log.table_path import LOG_FOLDER, create_file, file_in, for_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -126,7 +126,7 @@ def read_segment(folder: TablePath, segment: Segment) -> Applied:
         TableDamaged: it is missing, or holds something else.
     """
     with suppress(*_NO_SEGMENT):
-        value = json.loads((folder / LOG_FOLDER / _FOLDER / segment.name).read_bytes())
+        value = json.loads(file_in(folder / LOG_FOLDER / _FOLDER, segment.name).read_bytes())
         if value["mirror_engine"] == FORMAT:
             found: Applied = typed(Applied, value)
             return found

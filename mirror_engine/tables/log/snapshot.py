@@ -53,9 +53,16 @@ from mirror_engine.tables.log.record import (
     stamp,
 )
 from mirror_engine.tables.log.statistics import may_hold, may_hold_rows
-from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, for_each, parquet_source, read_range
+from mirror_engine.tables.log.table_path import (
+    LOG_FOLDER,
+    StorePath,
+    file_in,
+    for_each,
+    parquet_source,
+    read_range,
+)
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, is_table, plain_folder
-from mirror_engine.tables.log.vectors import read_vector
+from mirror_engine.tables.log.vectors import read_vector, vector_place
 from mirror_engine.tables.log.vectors_in_use import VectorsInUse
 
 if TYPE_CHECKING:
@@ -137,9 +144,15 @@ class DataFile:
 
     @cached_property
     def path(self) -> TablePath:
-        """Where it is; the log says how large it is, so a store is not asked for that."""
-        path = self.folder / unquote(self.spelled)
+        """Where it is; the log says how large it is, so a store is not asked for that. Errors as `file_in`."""
+        path = file_in(self.folder, unquote(self.spelled))
         return path.sized(self.size, self.modified_ms) if isinstance(path, StorePath) else path
+
+    @property
+    def places(self) -> Sequence[TablePath]:
+        """All files that its rows are read from: itself, and that of its vector. Errors as `file_in`."""
+        vector = self.vector and vector_place(self.folder, self.vector)
+        return [self.path, vector] if vector else [self.path]
 
 
 # writer features that ask nothing of this engine, or what it does; those of columns and properties only where used
@@ -337,6 +350,15 @@ class DeltaLog:
                 if may_hold_rows(stated, within):
                     files[path] = self._own_file(action, stated["numRecords"], vectors.get(path))
         return [*files.values()]
+
+    def check_places(self) -> None:
+        """Refuse a version that names a file outside of its table's folder: Spark and others would read it.
+
+        Raises:
+            TableDamaged: it does.
+        """
+        for file in self.data_files():
+            _ = file.places
 
     def _own_file(self, action: Mapping[str, Any], rows: int, vector: Descriptor | None) -> DataFile:
         """A data file of a commit of this engine."""
@@ -790,9 +812,18 @@ def _changes(folder: TablePath, version: int, _: str, columns: str) -> bool:
     """Whether an external commit changed rows or columns, whatever its operation is called.
 
     `_` distinguishes recreated tables. `columns`: see `DeltaWriter.latest_external_change`.
+
+    Raises:
+        TableDamaged: it names files outside of the table's folder.
     """
     commit = read_commit(folder, version)
-    if is_ours(commit.information) or not (commit.changes_rows or commit.describes):
+    if is_ours(commit.information):
+        return False
+    for path in commit.added:
+        file_in(folder, unquote(path))
+    for vector in commit.vectors.values():
+        vector_place(folder, vector)
+    if not (commit.changes_rows or commit.describes):
         return False
     if commit.changes_rows:
         return True

@@ -6,6 +6,8 @@ What the two do differently is here: how a commit gets its name, a data file its
 from __future__ import annotations
 
 import os
+import posixpath
+import re
 import time
 import uuid
 from contextlib import nullcontext, suppress
@@ -15,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeAlias, cast
 
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import REBUILD_COMMAND, StorageUnavailable, TableDamaged
 from mirror_engine.storage.base import at_once
 from mirror_engine.storage.remote import RangedReader
 from mirror_engine.storage.store_url import StoreUrl
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
 LOG_FOLDER = "_delta_log"
 HINT = "_last_checkpoint"  # names the newest checkpoint
 MAX_KEPT = 4  # commits of a log that are kept: the newest
+_URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
+_ELSEWHERE_HELP = (
+    "Only files in a table's own folder are read. Copy the rows of a shallow clone into a new table; "
+    f"rebuild a mirrored table from its change files: {REBUILD_COMMAND}."
+)
 
 
 class FileStat(NamedTuple):
@@ -205,6 +212,21 @@ class StorePath:
 
 
 TablePath: TypeAlias = Path | StorePath
+
+
+def file_in(folder: TablePath, path: str) -> TablePath:
+    """Return the file that a log names by its path from the table's folder, percent-decoded.
+
+    An absolute path may lead into the folder, too. Links are followed: no client of a store makes one.
+
+    Raises:
+        TableDamaged: it is a URL, or a path that leads out of the folder: whoever writes a log could name any file.
+    """
+    root = posixpath.normpath(folder) if isinstance(folder, Path) else f"/{folder.url.path}"
+    whole = posixpath.normpath(posixpath.join(root, path))
+    if not whole.startswith(f"{root}/") or _URL.match(path) or "\0" in path:
+        raise TableDamaged(folder, "its Delta log names a file outside of the table's folder", _ELSEWHERE_HELP)
+    return folder / whole[len(root) + 1 :]
 
 
 def table_path(place: Place) -> TablePath:

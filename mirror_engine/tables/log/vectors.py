@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from mirror_engine.errors import TableDamaged
-from mirror_engine.tables.log.table_path import read_range
+from mirror_engine.tables.log.table_path import file_in, read_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +34,7 @@ _Z85_ID = 20  # letters of an id
 _DIGITS, _SMALL, _LARGE = string.digits, string.ascii_lowercase, string.ascii_uppercase
 _Z85 = f"{_DIGITS}{_SMALL}{_LARGE}.-:+=^!/*?&<>()[]{{}}@%$#"
 _B85 = f"{_DIGITS}{_LARGE}{_SMALL}!#$%&()*+-;<=>?@^_`{{|}}~"  # Python's alphabet
+_ODD = (ValueError, KeyError, TypeError, AttributeError, struct.error)  # of a descriptor or a file that is none
 _FROM_Z85, _TO_Z85 = str.maketrans(_Z85, _B85), str.maketrans(_B85, _Z85)
 
 
@@ -50,16 +51,16 @@ def read_vector(folder: TablePath, vector: Descriptor) -> Integers:
     """The marks of a vector.
 
     Raises:
-        TableDamaged: its file is missing, or its content is not what the log says.
+        TableDamaged: its file is missing or elsewhere, or its content is not what the log says.
         OSError, StorageUnavailable: it cannot be read.
     """
     from mirror_engine.tables.log.roaring import deserialized  # noqa: PLC0415 - imports NumPy, which a look needs not
 
     try:
-        if vector["storageType"] == "i":
+        where = vector_place(folder, vector)
+        if where is None:
             body, where = _from_z85(vector["pathOrInlineDv"]), folder
         else:
-            where = vector_place(folder, vector)
             start, length = vector.get("offset") or len(_FILE_VERSION), vector["sizeInBytes"] + 2 * _SIZE_BYTES
             framed = read_range(where, start, length)
             size, body, checksum = framed[:_SIZE_BYTES], framed[_SIZE_BYTES:-_SIZE_BYTES], framed[-_SIZE_BYTES:]
@@ -70,8 +71,8 @@ def read_vector(folder: TablePath, vector: Descriptor) -> Integers:
         marks = deserialized(body[len(_MAGIC) :])
     except FileNotFoundError:
         raise TableDamaged(where, "the Delta log names this deletion vector, but it is missing") from None
-    except (ValueError, KeyError, TypeError, struct.error) as error:
-        raise TableDamaged(folder, f"a deletion vector cannot be read: {type(error).__name__}") from None
+    except _ODD as error:
+        raise _unreadable(folder, error) from None
     if len(marks) != vector["cardinality"]:
         raise TableDamaged(where, "a deletion vector and the log differ in the number of marked rows")
     return marks
@@ -102,12 +103,26 @@ def new_vectors(marks: Sequence[Integers]) -> NewVectors:
     return NewVectors(f"deletion_vector_{identity}.bin", bytes(content), descriptors)
 
 
-def vector_place(folder: TablePath, vector: Descriptor) -> TablePath:
-    """Where a vector's file is: below the table's folder, or at an absolute path of this machine."""
-    if name := vector_file(vector):
-        return folder / name
-    place = urlsplit(vector["pathOrInlineDv"])
-    return folder / unquote(place.path if place.scheme == "file" else vector["pathOrInlineDv"])
+def vector_place(folder: TablePath, vector: Descriptor) -> TablePath | None:
+    """Return where a vector's file is; None if the vector is in the log itself.
+
+    Raises:
+        TableDamaged: it is outside of the table's folder, or the log does not say where it is.
+    """
+    try:
+        if vector["storageType"] == "i":
+            return None
+        name = vector_file(vector)
+        if name is None:
+            place = urlsplit(vector["pathOrInlineDv"])
+            name = unquote(place.path if place.scheme == "file" else vector["pathOrInlineDv"])
+    except _ODD as error:
+        raise _unreadable(folder, error) from None
+    return file_in(folder, name)
+
+
+def _unreadable(folder: TablePath, error: Exception) -> TableDamaged:
+    return TableDamaged(folder, f"a deletion vector cannot be read: {type(error).__name__}")
 
 
 def _from_z85(text: str) -> bytes:

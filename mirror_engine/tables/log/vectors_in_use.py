@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from mirror_engine.tables.log.log_names import log_file
 from mirror_engine.tables.log.record import Removed, commits_in, read_commit
-from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each, parquet_source
+from mirror_engine.tables.log.table_path import LOG_FOLDER, file_in, for_each, parquet_source
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -94,18 +94,19 @@ def _described(action: Mapping[str, Any]) -> Descriptor | None:
 
 def _actions(log: TablePath, name: str, kind: str, wanted: Collection[str]) -> Iterator[Mapping[str, Any]]:
     """The actions of one kind in a file of a checkpoint, and in the sidecars that it names."""
+    file = file_in(log, name)
     if name.endswith(".json"):
-        actions = [json.loads(line) for line in (log / name).read_bytes().splitlines()]
+        actions = [json.loads(line) for line in file.read_bytes().splitlines()]
         sidecars = [action["sidecar"]["path"] for action in actions if "sidecar" in action]
         yield from (action[kind] for action in actions if kind in action)
     else:
-        with parquet_source(log / name) as source, pq.ParquetFile(source) as file:
-            fields = {field.name: field.type for field in file.schema_arrow}
-            found = file.read(["sidecar.path"])["sidecar"].drop_null().to_pylist() if "sidecar" in fields else []
+        with parquet_source(file) as source, pq.ParquetFile(source) as parquet:
+            fields = {field.name: field.type for field in parquet.schema_arrow}
+            found = parquet.read(["sidecar.path"])["sidecar"].drop_null().to_pylist() if "sidecar" in fields else []
             sidecars = [sidecar["path"] for sidecar in found]
             if kind in fields:
                 columns = [f"{kind}.{field.name}" for field in fields[kind] if field.name in wanted]
-                for batch in file.iter_batches(columns=columns):
+                for batch in parquet.iter_batches(columns=columns):
                     yield from batch.column(kind).drop_null().to_pylist()
     for path in sidecars:
         yield from _actions(log, f"_sidecars/{path}", kind, wanted)

@@ -172,6 +172,7 @@ class SparkDeltaWriter(LogWriter):
     def replay(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
+        log.check_places()
         if any("`" in name for name in batch.schema.names) and self.evolution(log, batch).feeds_changes:
             # for change data, Delta's MERGE asks for columns without quoting backticks in their names
             return self._without_spark.replay(table, log, batch, record)
@@ -240,6 +241,7 @@ class SparkDeltaWriter(LogWriter):
 
     @contextmanager
     def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> Iterator[Maintenance]:
+        log.check_places()
         target = f"delta.{quoted(spark_path(log.folder))}"  # DeltaTable's own methods cannot quote a backtick
         settings = {**_MAINTENANCE_SETTINGS, _METADATA: record_again(log)}
         with spark_failures(table, "maintenance"), self.sessions.lent() as spark, confs(spark, settings):

@@ -31,7 +31,7 @@ from mirror_engine.tables.log.commit import create_with_files, put_commit
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.record import commits_after, to_metadata
 from mirror_engine.tables.log.snapshot import reading_log
-from mirror_engine.tables.log.table_path import StorePath, parquet_source
+from mirror_engine.tables.log.table_path import StorePath, file_in, parquet_source
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
@@ -91,6 +91,30 @@ def test_names_are_those_of_pathlib(tables):
     assert str(tables.path("dbo/50% é")) == "s3://bucket/root/Tables/dbo/50%25%20%C3%A9"
     with pytest.raises(UsageError):
         tables.path("../T")
+
+
+INSIDE = {"a.parquet": "a.parquet", "x/../y=1/a.parquet": "y=1/a.parquet", "./a b#c.bin": "a b#c.bin"}
+ELSEWHERE = (
+    *("../U/a.parquet", "x/../../U/a.parquet", "..", ".", "", "/etc/passwd", "//etc/passwd", "{folder}x/a.parquet"),
+    *("file:///etc/passwd", "file:/etc/passwd", "{folder}/../U/a.parquet", "S3A://other/a.parquet", "a\0.parquet"),
+)
+
+
+@pytest.mark.parametrize("kind", ["disk", "store"])
+def test_log_names_files_of_its_own_folder_alone(tables, tmp_path, kind):
+    folder = tables.path("dbo/T") if kind == "store" else tmp_path / "Tables/dbo/T"
+    absolute = f"/{folder.url.path}" if kind == "store" else str(folder)
+    for path, found in {**INSIDE, f"{absolute}/a.parquet": "a.parquet"}.items():
+        assert file_in(folder, path) == folder / found
+    for path in ELSEWHERE:
+        with pytest.raises(TableDamaged, match="its Delta log names a file outside of the table's folder") as error:
+            file_in(folder, path.format(folder=absolute))
+        assert "mirror-engine rebuild" in error.value.help
+
+
+def test_file_of_a_root_with_two_dots_is_found(tmp_path):
+    folder = tmp_path / "x/../Tables/T"
+    assert file_in(folder, "a.parquet") == folder / "a.parquet"
 
 
 def test_what_is_not_there(tables):

@@ -18,7 +18,7 @@ from seed import by_night
 
 from mirror_engine.errors import TableDamaged
 from mirror_engine.tables.log.roaring import deserialized, serialized
-from mirror_engine.tables.log.vectors import _TO_Z85, new_vectors, read_vector, vector_file
+from mirror_engine.tables.log.vectors import _TO_Z85, new_vectors, read_vector, vector_file, vector_place
 from mirror_engine.tables.log.vectors_in_use import VectorsInUse
 
 SIMPLE = schema_of("Id", "City:string")
@@ -32,6 +32,27 @@ def marked_twice(local, marking):  # noqa: ARG001 - small files are marked
     table.change((2, 3, None))
     table.change((1, 5, "Wels"), (2, 7, None), (0, 30, "Enns"))
     return table
+
+
+@pytest.mark.parametrize(
+    ("vector", "fault"),
+    [
+        ({"storageType": "p", "pathOrInlineDv": "file:///dev/zero"}, "outside of the table's folder"),
+        ({"storageType": "p", "pathOrInlineDv": "/dev/zero"}, "outside of the table's folder"),
+        ({"storageType": "u", "pathOrInlineDv": f"../..{'0' * 20}"}, "outside of the table's folder"),
+        ({"storageType": "p"}, "a deletion vector cannot be read: KeyError"),
+        ({"pathOrInlineDv": "x"}, "a deletion vector cannot be read: KeyError"),
+        ({"storageType": "p", "pathOrInlineDv": 7}, "a deletion vector cannot be read: AttributeError"),
+        ({"storageType": "u", "pathOrInlineDv": "short"}, "a deletion vector cannot be read: ValueError"),
+    ],
+)
+def test_vector_outside_of_its_table_is_not_read(tmp_path, vector, fault):
+    for call in (vector_place, read_vector):
+        with pytest.raises(TableDamaged, match=fault):
+            call(tmp_path, vector)
+    assert vector_place(tmp_path, {"storageType": "i", "pathOrInlineDv": "0"}) is None
+    inside = {"storageType": "p", "pathOrInlineDv": (tmp_path / "a%20b.bin").as_uri().replace("%25", "%")}
+    assert vector_place(tmp_path, inside) == tmp_path / "a b.bin"
 
 
 def folder_of(table):
