@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,8 @@ class ItemTables:
         found: dict[str, int] = {}
         for entry in _folders(self._root):
             schema = DEFAULT_SCHEMA if is_table(self._root / entry.name) else entry.name
-            found[schema] = max(found.get(schema, 0), entry.stat().st_mtime_ns // 1_000_000)
+            with suppress(FileNotFoundError):  # dropped in between
+                found[schema] = max(found.get(schema, 0), entry.stat().st_mtime_ns // 1_000_000)
         return dict(sorted(found.items()))
 
     def check_schema(self, schema: str) -> None:
@@ -57,7 +59,13 @@ class ItemTables:
         if table not in self.names(schema):
             raise TableApiError(TableErrorCode.TableNotFound)
         folder = self._root / schema / table
-        log = open_log(folder if is_table(folder) else self._root / table)
+        folder = folder if is_table(folder) else self._root / table
+        try:
+            log = open_log(folder)
+        except (StorageUnavailable, TableDamaged):
+            if is_table(folder):
+                raise
+            log = None
         if log is None:  # dropped in between
             raise TableApiError(TableErrorCode.TableNotFound)
         return log
@@ -79,7 +87,7 @@ def _folders(folder: Path) -> Iterator[os.DirEntry[str]]:
     """The folders in one that are no links; none if it is absent, or a link itself."""
     if folder.is_symlink() or not folder.is_dir():
         return
-    with os.scandir(folder) as entries:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith((".", "_")):
                 yield entry

@@ -83,20 +83,21 @@ class _Asked:
     def _catalogs(self) -> tuple[str, ...]:
         return self.item.id, *(f"{self.item.name}{suffix}" for suffix in SUFFIXES), self.item.name
 
-    def full_name(self) -> tuple[str, str]:
-        """Catalog and the rest of the full name in the path; a rest without a catalog is of the item named there."""
-        name = self.path["name"]
-        given = [self.catalog(self.query["catalog_name"])] if "catalog_name" in self.query else self._catalogs
-        catalog = next((each for each in given if name.startswith(f"{each}.")), None)
-        return (given[0], name) if catalog is None else (catalog, name.removeprefix(f"{catalog}."))
+    def full_name(self, *, has_table: bool) -> tuple[str, str, str]:
+        """Catalog, schema and table of the full name in the path; the table is `""` if the name is a schema's.
 
-    def schema_and_table(self) -> tuple[str, str, str]:
-        """Catalog, schema and table of the full name; TableNotFound if it has dots that no parameter explains."""
-        catalog, rest = self.full_name()
+        A name without a catalog is of the item in the path. TableNotFound if it has dots that no parameter explains.
+        """
+        rest = self.path["name"]
+        given = [self.catalog(self.query["catalog_name"])] if "catalog_name" in self.query else self._catalogs
+        catalog = next((each for each in given if rest.startswith(f"{each}.")), given[0])
+        rest = rest.removeprefix(f"{catalog}.")
+        if not has_table:
+            return catalog, rest, ""
+        if (schema := self.query.get("schema_name")) is not None:
+            return catalog, schema, rest.removeprefix(f"{schema}.")
         schema, _, table = rest.partition(".")
-        if (named := self.query.get("schema_name")) is not None:
-            schema, table = named, rest.removeprefix(f"{named}.")
-        elif "." in table:
+        if "." in table:
             message = "The name has dots of its own: say catalog_name and schema_name in the query."
             raise TableApiError(TableErrorCode.TableNotFound, message)
         return catalog, schema, table
@@ -113,7 +114,7 @@ def _list_schemas(asked: _Asked) -> dict[str, Any]:
 
 
 def _schema_exists(asked: _Asked) -> Response:
-    asked.tables.check_schema(asked.full_name()[1])
+    asked.tables.check_schema(asked.full_name(has_table=False)[1])
     return Response()
 
 
@@ -124,7 +125,7 @@ def _list_tables(asked: _Asked) -> dict[str, Any]:
 
 
 def _get_table(asked: _Asked) -> dict[str, Any]:
-    catalog, schema, table = asked.schema_and_table()
+    catalog, schema, table = asked.full_name(has_table=True)
     return _table_json(asked.item, catalog, schema, table, asked.tables.log(schema, table))
 
 

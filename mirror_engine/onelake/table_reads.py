@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from mirror_engine.errors import UsageError
-from mirror_engine.onelake.errors import TableApiError, TableErrorCode
+from mirror_engine.errors import MirrorError, UsageError
+from mirror_engine.onelake.errors import ConnectionReset, TableApiError, TableErrorCode
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.log.snapshot import open_log, scan
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 SESSION_SECONDS = 60 * 60.0
 STREAM_BYTES = 64 << 20  # of data files in one stream; Fabric's size is not documented
-MAX_STREAMS = 10_000  # that are kept at once; those of the oldest session go first
+MAX_STREAMS = 10_000  # that are kept at once, and of one session; those of the oldest session go first
 ALL = "*"
 
 
@@ -73,7 +73,11 @@ class Reads:
         return [*made]
 
     def chunks(self, place: tuple[str, str, str], identifier: str) -> Iterator[bytes]:
-        """The Arrow IPC stream of one part of a table; StreamNotFound, also after the session's end."""
+        """The Arrow IPC stream of one part of a table.
+
+        StreamNotFound, also after the session's end, and if VACUUM has deleted a file of its version. ConnectionReset
+        if one is deleted or fails while it is read: the client sees that the stream is not whole.
+        """
         with self._lock:
             stream = self._streams.get(identifier)
         if stream is None or stream.place != place or stream.ends_at <= self._now():
@@ -84,9 +88,12 @@ class Reads:
             log = None  # its version is gone
         if log is None or log.table_id != stream.table_id:
             raise TableApiError(TableErrorCode.StreamNotFound)
+        if not all(place.exists() for file in stream.files for place in file.places):
+            message = "A data file of the session's version was deleted: begin another session."
+            raise TableApiError(TableErrorCode.StreamNotFound, message)
         columns = {column.name: column for column in log.schema.columns}
         schema = arrow_schema(tuple(columns[name] for name in stream.names))
-        return _ipc(schema, scan(log, stream.files, stream.names))
+        return _whole(_ipc(schema, scan(log, stream.files, stream.names)))
 
 
 def _columns(options: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
@@ -104,17 +111,25 @@ def _columns(options: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
 
 
 def _grouped(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
-    """Data files, in groups of `STREAM_BYTES` at least, but for the last."""
+    """Data files, in at most `MAX_STREAMS` groups, of `STREAM_BYTES` at least but for the last."""
     group: list[DataFile] = []
-    size = 0
+    size, least = 0, max(STREAM_BYTES, sum(file.size for file in files) // MAX_STREAMS + 1)
     for file in files:
         group.append(file)
         size += file.size
-        if size >= STREAM_BYTES:
+        if size >= least:
             yield group
             group, size = [], 0
     if group:
         yield group
+
+
+def _whole(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Chunks of an answer that has begun; ConnectionReset where one cannot be read."""
+    try:
+        yield from chunks
+    except MirrorError as error:
+        raise ConnectionReset from error
 
 
 def _ipc(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import shutil
 from datetime import date
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+import requests
 from deltalake import DeltaTable, write_deltalake
+from raw_http import running
 from starlette.testclient import TestClient
 
 from mirror_engine.clock import Clock
-from mirror_engine.onelake import table_reads
+from mirror_engine.errors import TableDamaged
+from mirror_engine.onelake import item_tables, table_reads
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.faults import parse_fault, with_table_faults
 from mirror_engine.onelake.items import Items
@@ -22,6 +27,7 @@ from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.onelake.table_api import table_app
+from mirror_engine.tables.log import snapshot
 from mirror_engine.tables.log.snapshot import DeltaLog
 
 HOST = "https://onelake.table.fabric.microsoft.com"
@@ -46,7 +52,8 @@ class Door:
         self.clock = Clock()
         options = EmulatorOptions(clock=self.clock, faults=[parse_fault(text) for text in faults])
         pool = EnginePool(ServerPlan(folder, has_engines=False, options=options), items)
-        self.client = TestClient(with_table_faults(table_app(pool), options), HOST)
+        self.app = with_table_faults(table_app(pool), options)
+        self.client = TestClient(self.app, HOST)
         ids = f"{self.item.workspace.id}/{self.item.id}"
         self.unity = f"/delta/{ids}/api/2.1/unity-catalog"
         self.named = f"/delta/shop/{NAME}/api/2.1/unity-catalog"
@@ -281,6 +288,79 @@ def test_a_read_session_expires_after_an_hour(own):
     own.clock.advance(minutes=1)
     answer = own.client.get(f"{own.read_path('sell/Orders')}/readStream/{stream}")
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "StreamNotFound")
+
+
+def test_stream_of_a_vacuumed_version_is_not_found(own):
+    """Fabric's documentation promises one snapshot for the session's hour, and names no error for this."""
+    streams = [own.streams("sell/Orders")[0] for _ in range(2)]
+    [file] = (own.folder / "sell/Orders").glob("*.parquet")
+    at = f"{own.read_path('sell/Orders')}/readStream"
+    assert own.client.get(f"{at}/{streams[0]}").status_code == 200
+    file.unlink()
+    answer = own.client.get(f"{at}/{streams[1]}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "StreamNotFound")
+    assert "begin another session" in answer.json()["error"]["message"]
+
+
+def test_stream_that_breaks_off_is_an_error_to_its_client(own, monkeypatch):
+    def breaking(*_):
+        yield from ORDERS.to_batches(max_chunksize=1)
+        raise TableDamaged("a.parquet", "the Delta log names this file, but it is missing")
+
+    monkeypatch.setattr(table_reads, "scan", breaking)
+    path = f"{own.read_path('sell/Orders')}/readStream/{own.streams('sell/Orders')[0]}"
+    failures = []
+    with running(own.app, failures.append) as emulator:
+        with requests.get(f"http://127.0.0.1:{emulator.http_port}{path}", stream=True, timeout=10) as answer:
+            assert answer.status_code == 200
+            with pytest.raises(requests.RequestException):
+                answer.content  # noqa: B018 - it is read now
+        assert requests.get(f"http://127.0.0.1:{emulator.http_port}/v1.0", timeout=10).status_code == 404
+    assert failures == []
+
+
+def test_session_has_no_more_streams_than_are_kept(own, monkeypatch):
+    monkeypatch.setattr(table_reads, "STREAM_BYTES", 1)
+    monkeypatch.setattr(table_reads, "MAX_STREAMS", 3)
+    for _ in range(6):
+        own.write("sell/Orders", ORDERS, mode="append")
+    earlier, streams = own.streams("stock/Items"), own.streams("sell/Orders")
+    assert 1 < len(streams) <= 3
+    assert own.rows("sell/Orders", *streams).num_rows == 7 * ORDERS.num_rows
+    is_kept = own.client.get(f"{own.read_path('stock/Items')}/readStream/{earlier[0]}").status_code == 200
+    assert is_kept == (len(streams) < 3)
+
+
+def test_schema_dropped_meanwhile_is_absent(own, monkeypatch):
+    real = item_tables._folders
+
+    def dropping(folder):
+        for entry in real(folder):
+            if entry.name == "sell":
+                shutil.rmtree(own.folder / "sell")
+            yield entry
+
+    monkeypatch.setattr(item_tables, "_folders", dropping)
+    schemas = own.client.get(f"{own.named}/schemas", params={"catalog_name": NAME}).json()["schemas"]
+    assert [each["name"] for each in schemas] == ["stock"]
+
+
+def test_folder_dropped_before_it_is_listed_is_empty(own, monkeypatch):
+    def scandir(folder):
+        if folder.name == "sell":
+            shutil.rmtree(folder)
+        return os.scandir(folder)
+
+    monkeypatch.setattr(item_tables, "os", SimpleNamespace(scandir=scandir))
+    asked = {"catalog_name": NAME, "schema_name": "sell"}
+    assert own.client.get(f"{own.named}/tables", params=asked).json()["tables"] == []
+
+
+def test_table_dropped_while_it_is_opened_is_absent(own, monkeypatch):
+    real = snapshot.open_delta
+    monkeypatch.setattr(snapshot, "open_delta", lambda folder, *more: shutil.rmtree(folder) or real(folder, *more))
+    answer = own.client.get(f"{own.named}/tables/{NAME}.sell.Orders")
+    assert (answer.status_code, answer.json()["error_code"]) == (404, "NOT_FOUND")
 
 
 def test_streams_of_the_oldest_sessions_make_room(own, monkeypatch):
