@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.backend import Backend
-    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
+    from mirror_engine.tables.base import ChosenColumns, DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tools.compare.results import Comparison
@@ -279,6 +279,17 @@ class Mirror:
         Raises:
             UnknownTable: no such table, or no such version of it.
         """
+        return self._rows(table, version=version, limit=limit)
+
+    def _rows(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        limit: int | None = None,
+        columns: ChosenColumns | None = None,
+    ) -> pa.Table:
+        """The rows of `read_table`, with the chosen columns alone."""
         folder = self.delta_folder(table)
         found = self._writer.rows(folder, version=version, limit=limit)
         if found is None:
@@ -452,19 +463,20 @@ class Mirror:
             version: the newest by default.
             tolerance: floats this far apart are equal.
             limit: how many rows of each kind are returned; None for all.
-            keys_only: `expected` has the keys of the source: compare nothing else. Rows are `missing` that never came,
-                and `unexpected` that the source no longer has.
+            keys_only: `expected` has the keys of the source: read and compare nothing else, and count each key once.
+                Keys are `missing` that never came, and `unexpected` that the source no longer has.
 
         Raises:
             UnknownTable: no such table, or no such version of it.
             UsageError: what is expected cannot be read, or has other types; `keys_only`, and there is no key.
         """
-        from mirror_engine.tools.diff import diff_tables, expected_rows, keys_alone, read_expected  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.tools.diff import diff_tables, distinct_keys, expected_rows, key_of, read_expected  # noqa: PLC0415 - a sync needs none of these tools
         from mirror_engine.tools.difference import TableDifference  # noqa: PLC0415 - the same
 
-        actual = self.read_table(table, version=version)
+        key = key or self.key_columns(table)
+        actual = self._rows(table, version=version, columns=partial(key_of, key) if keys_only else None)
         if isinstance(expected, (str, Path)):
-            wanted = read_expected(Path(expected), actual.schema)
+            wanted = read_expected(Path(expected), actual.schema, known_only=keys_only)
         else:
             wanted = expected_rows(expected, actual.schema)
         key = key or self.key_columns(table)

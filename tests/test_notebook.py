@@ -95,6 +95,16 @@ def test_rows_are_shown_sorted_by_key_and_escaped(viewed):
 
 
 @pytest.mark.slow
+def test_diff_of_keys_reads_no_other_column_and_counts_keys(viewed, monkeypatch):
+    real, read = viewed._writer.rows, []
+    monkeypatch.setattr(viewed._writer, "rows", lambda *words, **more: read.append(real(*words, **more)) or read[-1])
+    found = viewed.diff("orders", [{"id": 10}, {"id": 10}, {"id": 99}, {"id": 99}], keys_only=True)
+    assert [each.column_names for each in read] == [["id"]]
+    assert (found.counts.equal, found.counts.missing, found.counts.unexpected) == (1, 1, 2)
+    assert str(found).splitlines()[0] == "Orders has other keys than the source: 1 missing, 2 unexpected; 1 equal key"
+
+
+@pytest.mark.slow
 def test_validate_trace_and_diff_are_at_hand(viewed):
     report = viewed.validate()
     assert (report.ok, [table.table for table in report.targets[0].tables]) == (True, ["Empty", "Orders"])

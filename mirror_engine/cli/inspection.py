@@ -193,7 +193,8 @@ def diff(
     in any order. Reads CSV and JSON as the table's types: an empty field is NULL, "" is empty text or binary, decimals
     may be text, times are ISO 8601, binary is Base64. Accepts the output of show --json. Starts no Java.
 
-    With --keys keys.parquet, shows rows of the source that never came, and rows that the source no longer has.
+    With --keys keys.parquet, reads and compares the key columns alone, and counts keys: those of the source that never
+    came, and those that the source no longer has. A key in several rows counts once.
 
     Example: mirror-engine diff -C ./shop Sales.Orders expected.csv --key Id
 

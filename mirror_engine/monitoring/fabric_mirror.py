@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import Entry, TableListing, ZoneListing
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import Chosen, HistoryEntry
+    from mirror_engine.tables.base import Chosen, ChosenColumns, HistoryEntry
 
 GENERATION = "fabric"  # of the progress that Fabric made
 _UNKNOWN_VERSION = -1
@@ -69,9 +69,15 @@ class FabricTables(DeltaReader):
         return self.reader.needed_stamp(table)
 
     def rows(
-        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        limit: int | None = None,
+        where: Chosen | None = None,
+        columns: ChosenColumns | None = None,
     ) -> pa.Table | None:
-        return self.reader.rows(table, version=version, limit=limit, where=where)
+        return self.reader.rows(table, version=version, limit=limit, where=where, columns=columns)
 
     def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - see below
         """The newest commit alone: Fabric's commits name no change files."""

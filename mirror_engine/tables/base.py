@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.schema import TableSchema
 
     Chosen: TypeAlias = Callable[[pa.RecordBatch], pa.Array[Any]]  # which rows of a batch, as booleans
+    ChosenColumns: TypeAlias = Callable[[Sequence[str]], Sequence[str]]  # which of a version's columns, by name
 
 Way = Literal["passthrough", "append", "merge"]  # how files are applied
 MIN_ACCOUNTED_ROW_BYTES = 32  # a row counts for so much at least: its key is in memory however well the file is packed
@@ -271,11 +272,18 @@ class DeltaReader(Protocol):
         """
 
     def rows(
-        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        limit: int | None = None,
+        where: Chosen | None = None,
+        columns: ChosenColumns | None = None,
     ) -> pa.Table | None:
         """The rows of a version, the newest by default; None where there is no such table.
 
-        At most `limit` are given, and those that `where` chooses; the others are in memory only a batch at a time.
+        At most `limit` are given, and those that `where` chooses; the others are in memory only a batch at a time. No
+        other columns are read than `columns` chooses: by default all.
 
         Raises:
             UsageError: the table has no such version.

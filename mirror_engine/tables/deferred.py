@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.progress import Applied, Progress
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import Chosen, HistoryEntry
+    from mirror_engine.tables.base import Chosen, ChosenColumns, HistoryEntry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,9 +104,15 @@ class TablesReadOnce(DeltaReader):
         return self._stamp(table)
 
     def rows(
-        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        limit: int | None = None,
+        where: Chosen | None = None,
+        columns: ChosenColumns | None = None,
     ) -> pa.Table | None:
-        return self._reader.rows(table, version=version, limit=limit, where=where)
+        return self._reader.rows(table, version=version, limit=limit, where=where, columns=columns)
 
     def applied_since(self, table: str, snapshot: TableSnapshot, known: Progress | None) -> Applied:
         return self._reader.applied_since(table, snapshot, known)

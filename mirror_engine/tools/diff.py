@@ -27,7 +27,7 @@ from mirror_engine.tables.reading.text import column_array
 from mirror_engine.tools.difference import Difference, DifferentCell, DifferentRow, OtherColumns, RowCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -72,7 +72,8 @@ def match(table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, toler
     if not names:
         has, wants = (", ".join(side.column_names) or "none" for side in (table, expected))
         raise UsageError("the tables have no column in common", f"The table has {has}; the expected one {wants}.")
-    match_by = _key_columns(key, table, expected)
+    match_by = _key_columns(key, table.column_names)
+    _check_expected(match_by, expected)
     codes = {name: _codes(table.column(name), expected.column(name)) for name in names}
     floats = [name for name in names if tolerance and pa.types.is_floating(table.schema.field(name).type)]
     ids, expected_ids = _ids(codes.values(), np.arange(table.num_rows), np.arange(expected.num_rows))
@@ -108,16 +109,26 @@ def match(table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, toler
     )
 
 
-def keys_alone(table: pa.Table, keys: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Select the key columns of a table, and of the keys that its source has.
+def key_of(key: Sequence[str], known: Sequence[str]) -> Sequence[str]:
+    """Choose the columns of a key among those of its table, in the table's spelling.
 
     Raises:
-        UsageError: there is no key, or one of the tables lacks a column of it.
+        UsageError: there is no key, or the table lacks a column of it.
     """
-    names = _key_columns(key, table, keys)
-    if not names:
-        raise UsageError("the table has no key", "Name the columns that identify a row: --key Id,Line.")
-    return table.select(names), keys.select(names)
+    if names := _key_columns(key, known):
+        return names
+    raise UsageError("the table has no key", "Name the columns that identify a row: --key Id,Line.")
+
+
+def distinct_keys(table: pa.Table, keys: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return each key once: of a table's key columns, and of the keys that its source has.
+
+    Raises:
+        UsageError: the keys lack one of the columns.
+    """
+    names = table.column_names
+    _check_expected(names, keys)
+    return _distinct(table), _distinct(keys.select(names))
 
 
 def diff_tables(
@@ -155,18 +166,28 @@ def diff_tables(
     )
 
 
-def _key_columns(key: Sequence[str], table: pa.Table, expected: pa.Table) -> list[str]:
-    known = {folded(name): name for name in table.column_names}
-    columns = []
+def _key_columns(key: Sequence[str], columns: Sequence[str]) -> list[str]:
+    known = {folded(name): name for name in columns}
+    found = []
     # a column whose name contains a comma may be given as it is
     for name in (name for text in key for name in ([text] if folded(text) in known else text.split(","))):
         column = known.get(folded(name))
         if column is None:
             raise UsageError(f"key column {name}: the table has no such column", f"It has {', '.join(known)}.")
+        found.append(column)
+    return found
+
+
+def _check_expected(key: Sequence[str], expected: pa.Table) -> None:
+    for column in key:
         if column not in expected.column_names:
             raise UsageError(f"key column {column}: the expected table lacks it", "Add it, or name another: --key.")
-        columns.append(column)
-    return columns
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    """The first of several equal rows."""
+    ids, _ = _ids((_codes(column, column[:0]) for column in table.columns), np.arange(table.num_rows), np.arange(0))
+    return table.take(np.sort(np.unique(ids, return_index=True)[1]))
 
 
 def _codes(column: pa.ChunkedArray, expected: pa.ChunkedArray) -> Pairs:
@@ -221,14 +242,15 @@ def _ordered(table: pa.Table, rows: Integers, floats: Sequence[str]) -> Integers
     return ordered
 
 
-def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
+def read_expected(path: Path, schema: pa.Schema, *, known_only: bool = False) -> pa.Table:
     """Read an expected table: a file that ends in `.csv`, `.parquet`, `.json`, `.jsonl` or `.ndjson`.
 
     CSV is read as change files are (LZ-6.8, LZ-6.9), with quotes doubled. Columns that the table's schema has, in any
-    case, get its spelling and type; others are kept as text. Raises `UsageError`: no such file or format; a column is
-    there twice; a value is not of its column's type.
+    case, get its spelling and type; others are kept as text, or left out with `known_only`. Raises `UsageError`: no
+    such file or format; a column is there twice; a value is not of its column's type.
     """
-    readers: dict[str, Callable[[Path], _Columns]] = {".csv": _csv, ".parquet": _parquet}
+    names = {*map(folded, schema.names)} if known_only else None
+    readers: dict[str, Callable[[Path], _Columns]] = {".csv": _csv, ".parquet": partial(_parquet, names=names)}
     readers |= dict.fromkeys((".json", ".jsonl", ".ndjson"), partial(_json, schema=schema))
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -236,7 +258,8 @@ def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
     try:
-        return _fitted(path, reader(path), schema)
+        columns = [(name, column) for name, column in reader(path) if names is None or folded(name) in names]
+        return _fitted(path, columns, schema)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeEncodeError:
@@ -339,9 +362,11 @@ def _written(path: Path, name: str, row: int, value: object, kind: pa.DataType |
             raise _not_of_type(path, name, row, kind)
 
 
-def _parquet(path: Path) -> _Columns:
+def _parquet(path: Path, names: Collection[str] | None) -> _Columns:
+    """The columns of these folded names; all without."""
     try:
-        table = pq.read_table(path, partitioning=None)
+        chosen = names and [name for name in pq.read_schema(path).names if folded(name) in names]
+        table = pq.read_table(path, columns=chosen, partitioning=None)
         table.validate(full=True)
     except _READ_FAULTS as error:
         raise UsageError(f"{path}: not a Parquet file") from error

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RowCounts(Part, frozen=True):
-    """How many rows are equal, missing, unexpected or different."""
+    """How many rows are equal, missing, unexpected or different; with `keys_only`, how many keys."""
 
     equal: Count
     missing: Count
@@ -66,15 +66,21 @@ class Difference(Part, frozen=True):
     different: Sequence[DifferentRow]
 
     def lines(
-        self, headline: tuple[str, str], sides: tuple[str, str] = ("expected", "actual"), style: str = "bold red"
+        self,
+        headline: tuple[str, str],
+        sides: tuple[str, str] = ("expected", "actual"),
+        style: str = "bold red",
+        *,
+        of_keys: bool = False,
     ) -> Lines:
         """Counts first, then the first rows of each kind; `headline` is that of equal tables, and of others."""
-        rows, counts = count(self.counts.equal, "equal row"), self.counts
+        rows, counts = count(self.counts.equal, "equal key" if of_keys else "equal row"), self.counts
         if self.equal:
             yield line(f"{headline[0]}: {rows}", "green")
             return
         numbers = f"{counts.missing:,} missing, {counts.unexpected:,} unexpected"
-        yield line(f"{headline[1]}: {numbers}, {counts.different:,} different; {rows}", style)
+        numbers += "" if of_keys else f", {counts.different:,} different"
+        yield line(f"{headline[1]}: {numbers}; {rows}", style)
         for side, names in zip(sides, (self.columns.missing, self.columns.unexpected), strict=True):
             if names:
                 yield f"  columns only in {side}: {', '.join(names)}"
@@ -106,7 +112,8 @@ class TableDifference(Difference, Result, frozen=True):
     """A table compared with an expected one, or its keys with those of the source.
 
     Attributes:
-        keys_only: whether only keys were compared: the source has `missing` ones, and no longer has `unexpected` ones
+        keys_only: whether only keys were compared and counted, each once: the source has `missing` ones, and no longer
+            has `unexpected` ones
         table: name: `Sales.Orders`
         landing_folder: folder in the landing zone: `Sales.schema/Orders`; null if it is gone
         delta_path: Delta table, from ROOT: `Tables/Sales/Orders`
@@ -122,6 +129,6 @@ class TableDifference(Difference, Result, frozen=True):
     def text(self) -> Lines:
         if self.keys_only:
             same, other = f"{self.table} has the keys of the source", f"{self.table} has other keys than the source"
-            yield from self.lines((same, other), ("the source", "the table"))
+            yield from self.lines((same, other), ("the source", "the table"), of_keys=True)
             return
         yield from self.lines((f"{self.table} is as expected", f"{self.table} differs from expected"))

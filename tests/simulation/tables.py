@@ -221,12 +221,13 @@ class TablesWriter(DeltaWriter):
         log = self._port.call(f"latest_external_change {table}", lambda: self._tables.logs.get(table))
         return -1 if log is None else log.external_change(since, log.version)
 
-    def rows(self, table, *, version=None, limit=None, where=None):
+    def rows(self, table, *, version=None, limit=None, where=None, columns=None):
         log = self._port.call(f"rows {table}", lambda: self._tables.logs.get(table))
         if log is None:
             return None
         commit = log.commits[-1 if version is None else version]
         found = pa.Table.from_pylist(commit.rows, arrow_schema(commit.schema.columns))
+        found = found.select(columns(found.column_names)) if columns else found
         return (found.filter(where) if where else found).slice(0, limit)
 
     def history(self, table, *, limit=None, until=None):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.errors import UsageError
-from mirror_engine.tools.diff import diff_tables, keys_alone
+from mirror_engine.tools.diff import diff_tables, distinct_keys, key_of
 from mirror_engine.tools.difference import DifferentCell
 
 SCHEMA = pa.schema([("Id", pa.int64()), ("Name", pa.string()), ("Price", pa.float64())])
@@ -45,13 +45,25 @@ def test_rows_are_matched_by_key_and_compared_cell_by_cell():
     assert difference.different_cells == {"Name": 1, "Price": 1}
 
 
-def test_keys_alone_are_those_of_both_tables():
-    both = keys_alone(table((1, "a", 1.0), (2, "b", 2.0)), table((2, None, None), (3, None, None)), ["id"])
-    difference = diff_tables(*both, ["id"])
-    assert counts(difference) == (1, 1, 1, 0)
-    assert (difference.missing, difference.unexpected) == (({"Id": 3},), ({"Id": 1},))
-    with pytest.raises(UsageError, match="the table has no key"):
-        keys_alone(*both, [])
+def test_distinct_keys_count_each_key_once():
+    rows = table((1, "a", 1.0), (2, "b", 0.0), (1, "c", 2.0), (2, "b", -0.0), (None, "b", NAN), (None, "d", NAN))
+    source = table((2, None, None), (3, None, None), (3, "x", None), (2, None, None))
+    both = distinct_keys(rows.select(["Id"]), source)
+    difference = diff_tables(*both, ["Id"])
+    assert counts(difference) == (1, 1, 2, 0)
+    assert (difference.missing, difference.unexpected) == (({"Id": 3},), ({"Id": 1}, {"Id": None}))
+    assert distinct_keys(rows.select(["Price"]), rows)[0].num_rows == 4  # 1, 2, 0 (which is -0) and NaN
+    assert distinct_keys(rows.slice(0, 0), rows)[0].num_rows == 0
+
+
+def test_key_of_finds_columns_in_any_case():
+    assert key_of(["id"], SCHEMA.names) == ["Id"]
+    assert key_of(["price,Id"], SCHEMA.names) == ["Price", "Id"]
+    for key, found in ([], "the table has no key"), (["Sku"], "key column Sku: the table has no such column"):
+        with pytest.raises(UsageError, match=found):
+            key_of(key, SCHEMA.names)
+    with pytest.raises(UsageError, match="key column Id: the expected table lacks it"):
+        distinct_keys(table().select(["Id"]), table().select(["Name"]))
 
 
 ONE_AND_TWO = ((1, "a", 0.5), (2, None, None))

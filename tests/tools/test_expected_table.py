@@ -140,6 +140,18 @@ def test_parquet_is_cast_where_values_keep_their_meaning(tmp_path):
         read_expected(tmp_path / "b.parquet", SCHEMA)
 
 
+def test_parquet_columns_that_the_table_lacks_are_not_read(tmp_path):
+    path = tmp_path / "keys.parquet"
+    pq.write_table(pa.table({"NAME": ["a"], "Price": [b"no price"], "Other": [1]}), path)
+    names = pa.schema([SCHEMA.field("Name")])
+    assert read_expected(path, names, known_only=True).to_pylist() == [{"Name": "a"}]
+    assert read_expected(path, names).column_names == ["Name", "Price", "Other"]
+    assert read_expected(path, pa.schema([("Id", pa.int64())]), known_only=True).num_columns == 0
+    assert read_expected(written(tmp_path, "keys.csv", "x,name\n1,a\n"), names, known_only=True).to_pylist() == [
+        {"Name": "a"}
+    ]
+
+
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint64()])
 def test_parquet_integers_become_decimals(tmp_path, kind):
     pq.write_table(pa.table({"Price": pa.array([1, None], kind)}), tmp_path / "a.parquet")

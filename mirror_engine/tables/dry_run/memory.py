@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.progress import Applied, Progress, Segment
     from mirror_engine.landing_zone.schema import TableSchema
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, FileRows, HistoryEntry
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, ChosenColumns, FileRows, HistoryEntry
 
 Row = dict[str, Any]
 
@@ -160,7 +160,13 @@ class MemoryDeltaWriter(InProcessWriter):
             return CommitResult(len(commits), matches, applied_by)
 
     def rows(
-        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        limit: int | None = None,
+        where: Chosen | None = None,
+        columns: ChosenColumns | None = None,
     ) -> pa.Table | None:
         commits = self._tables.get(table)
         if commits is None:
@@ -169,6 +175,8 @@ class MemoryDeltaWriter(InProcessWriter):
             raise UsageError(f"{table}: no version {version}", f"It has the versions 0 to {len(commits) - 1}.")
         commit = commits[-1 if version is None else version]
         schema = arrow_schema(commit.schema.columns)
+        names = set(columns(schema.names) if columns else schema.names)
+        schema = pa.schema([field for field in schema if field.name in names])
         if where is None:
             return pa.Table.from_pylist(commit.rows[:limit], schema)
         batches = pa.Table.from_pylist(commit.rows, schema).to_batches()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.progress import Applied, Progress
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import Chosen, HistoryEntry, TableSnapshot
+    from mirror_engine.tables.base import Chosen, ChosenColumns, HistoryEntry, TableSnapshot
 
 
 class LogReader(TablesFolder, DeltaReader):
@@ -62,14 +62,20 @@ class LogReader(TablesFolder, DeltaReader):
         make_durable(self.path(table), since)
 
     def rows(
-        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        limit: int | None = None,
+        where: Chosen | None = None,
+        columns: ChosenColumns | None = None,
     ) -> pa.Table | None:
         log = open_log(self.path(table), version)
         if log is None:
             return None
         with reading_log(log.folder), suppress(FileNotFoundError):  # cleaned up: a checkpoint holds the same
             read_commit(log.folder, log.version)  # deltalake takes an empty one for one without changes
-        return read_rows(log, limit, where)
+        return read_rows(log, limit, where, columns)
 
     def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         folder = self.path(table)

@@ -68,7 +68,7 @@ from mirror_engine.tables.log.vectors_in_use import VectorsInUse
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from mirror_engine.tables.base import Chosen, HistoryEntry, RecordHead
+    from mirror_engine.tables.base import Chosen, ChosenColumns, HistoryEntry, RecordHead
     from mirror_engine.tables.changes.net_changes import Integers
     from mirror_engine.tables.log.record import Commit
     from mirror_engine.tables.log.statistics import Bounds
@@ -548,10 +548,13 @@ _KEPT_LOGS = 64  # each holds the names and statistics of its table's files in m
 _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives five minutes at least
 
 
-def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = None) -> pa.Table:
-    """All rows of a version, or those chosen; all of them, or the first that come."""
+def read_rows(
+    log: DeltaLog, limit: int | None = None, where: Chosen | None = None, columns: ChosenColumns | None = None
+) -> pa.Table:
+    """All rows of a version, or those chosen; all of them, or the first that come. All columns, or those chosen."""
     found, rows = [], 0
-    files, names = log.data_files(), log.schema.names
+    files, schema = log.data_files(), arrow_schema(log.schema.columns)
+    names = [*columns(schema.names)] if columns else schema.names
     if limit is None:
         batches = scan(log, files, names)
     else:  # no file is read that need not be, and few rows at once if they are large
@@ -559,7 +562,7 @@ def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = No
     while (limit is None or rows < limit) and (batch := next(batches, None)) is not None:
         found.append(batch if where is None else batch.filter(where(batch)))
         rows += found[-1].num_rows
-    return pa.Table.from_batches(found, arrow_schema(log.schema.columns)).slice(0, limit)
+    return pa.Table.from_batches(found, pa.schema([schema.field(name) for name in names])).slice(0, limit)
 
 
 def _rows_at_once(file: DataFile) -> int:

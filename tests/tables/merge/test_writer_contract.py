@@ -256,6 +256,25 @@ def test_rows_may_be_chosen_of_any_version_and_limited(writer):
         assert where is None or {6, 7, 8, 9}.issuperset(rows["Id"].to_pylist())
 
 
+def test_columns_are_chosen_among_those_of_the_version(writer):
+    table = Scenario(writer, schema_of("Id!", "City:string", "day:string", partitions=["day"]), ["Id"])
+    table.change((0, 1, "Linz", "mon"), (0, 2, None, "tue"))
+    seen = []
+
+    def chosen(names):
+        seen.append([*names])
+        return ["Id", "day"]
+
+    rows = writer.rows("dbo/T", columns=chosen)
+    assert seen == [["Id", "City", "day"]]
+    assert rows.column_names == ["Id", "day"]
+    assert sorted(rows.to_pylist(), key=str) == [{"Id": 1, "day": "mon"}, {"Id": 2, "day": "tue"}]
+    assert writer.rows("dbo/T", columns=chosen, limit=1).num_rows == 1
+    assert writer.rows(
+        "dbo/T", columns=lambda _: ["Id"], where=lambda rows: pc.greater(rows.column("Id"), 1)
+    ).to_pylist() == [{"Id": 2}]
+
+
 def test_tables_of_any_schema_are_listed(writer):
     for name in ("Sales/Stores", "Flat", "dbo/Items"):
         Scenario(writer, SIMPLE, ["Id"], name).apply()
