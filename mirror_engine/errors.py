@@ -5,6 +5,7 @@ MirrorError                      a message (place: finding) and help (what to do
 ├── RejectedFile                 halts its table (in landing_zone/diagnostics.py)       exit 3
 ├── TransientError               retried in a later cycle, with backoff                 exit 4
 │   ├── StorageUnavailable       a list, read, write, move or delete failed
+│   │   ├── NoAccess             no credential for a store, or one that is refused      exit 1
 │   │   └── ScratchFailed        the scratch folder is full, or failed; batches become smaller
 │   ├── ConcurrentModification   the landing zone changed between scan and commit
 │   ├── CommitConflict           another writer committed to the same Delta table first
@@ -69,6 +70,10 @@ class StorageUnavailable(TransientError):
     """
 
     is_replaced = False
+
+
+class NoAccess(StorageUnavailable):
+    """A store has no credential, refuses it, or gives it no permission. An engine retries: a login may come back."""
 
 
 class ScratchFailed(StorageUnavailable):

@@ -22,6 +22,7 @@ import click
 from mirror_engine.errors import (
     InternalError,
     MirrorError,
+    NoAccess,
     RootLocked,
     TableDamaged,
     TransientError,
@@ -69,7 +70,7 @@ def of_error(error: MirrorError) -> int:
             return USAGE
         case RejectedFile() | TableDamaged():
             return NEEDS_ATTENTION
-        case TransientError() | RootLocked() if not isinstance(error, InternalError):
+        case TransientError() | RootLocked() if not isinstance(error, InternalError | NoAccess):
             return RETRY
         case _:
             return FAILURE

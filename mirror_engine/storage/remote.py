@@ -8,7 +8,7 @@ import os
 import re
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import NoAccess, StorageUnavailable
 from mirror_engine.landing_zone.text import printable
 
 if TYPE_CHECKING:
@@ -23,12 +23,14 @@ MAX_AHEAD_BYTES = 16 * 1024 * 1024  # read ahead at most, of a file that is read
 TAIL_BYTES = 64 * 1024  # read together at a file's end: a Parquet footer
 MAX_CONNECTIONS = 64  # kept to one host: `REQUESTS` of each of four workers
 
+UNAUTHENTICATED, FORBIDDEN = 401, 403
 PRECONDITION = 412  # the status of a request whose condition does not hold
 NO_CREDENTIAL = "NoCredential"  # our own code: none was found, so that nothing was asked
 UNREACHABLE_LOGIN = "UnreachableLogin"  # our own code, too
 _AUTHORITY_CODE = re.compile(r"AADSTS\d+")
 _NO_CONNECTION = re.compile("connect|proxy|certificate_verify|ssl|timed out|resolve|cannot be reached", re.IGNORECASE)
 _REFUSED_CREDENTIAL = "AuthenticationFailed|InvalidAuthentication|SignatureDoesNotMatch|InvalidAccessKeyId|Expired"
+_NO_ACCESS = re.compile(f"{NO_CREDENTIAL}|{_AUTHORITY_CODE.pattern}|{_REFUSED_CREDENTIAL}")
 _SIGNATURE = re.compile("[?&](X-Amz-Signature|sig)=")
 # status (None: any, 0: no answer), pattern of the code, finding, help; the first that fits
 _ABOUT_ROOT = (
@@ -41,7 +43,7 @@ _ABOUT_ROOT = (
     ),
     (None, _AUTHORITY_CODE.pattern, "the credential of the environment is refused ({code})", "Renew it. {login}"),
     (None, _REFUSED_CREDENTIAL, "the credential is not accepted", "Renew it. {login}"),
-    (401, "", "the credential is not accepted", "Renew it. {login}"),
+    (UNAUTHENTICATED, "", "the credential is not accepted", "Renew it. {login}"),
     (None, "Capacity", "its capacity is paused or missing", "Resume the workspace's capacity, or assign another."),
     (
         None,
@@ -56,7 +58,7 @@ _ABOUT_ROOT = (
         "Write its GUID, or its name with its type: NAME.MountedRelationalDatabase.",
     ),
     (
-        403,
+        FORBIDDEN,
         "AuthorizationFailure|IpAuthorization|Inbound|Firewall|Network",
         "a network rule refuses this machine, or the key or SAS does not allow this",
         "Allow this machine's address in the network settings of the account or workspace; check the key or SAS.",
@@ -65,7 +67,7 @@ _ABOUT_ROOT = (
     (0, "", "the store cannot be reached", "Check the URL, the network, its proxy and the firewall."),
 )
 _ABOUT_A_PATH = (
-    (403, "", "this identity has no permission", "Give it {role}."),
+    (FORBIDDEN, "", "this identity has no permission", "Give it {role}."),
     (409, "", "something of another kind is at that path", "Remove the file or folder there."),
     (PRECONDITION, "", "it was replaced meanwhile", "Its new content is read next time."),
     (
@@ -83,7 +85,7 @@ for _name in ("urllib3.connectionpool", "urllib3.util.retry"):  # which quote UR
 
 
 def unavailable(url: StoreUrl, path: str, operation: str, status: int, code: str = "") -> StorageUnavailable:
-    """Return the error for a request that failed.
+    """Return the error for a request that failed; a `NoAccess` where waiting does not help.
 
     Args:
         url: of ROOT.
@@ -102,10 +104,12 @@ def unavailable(url: StoreUrl, path: str, operation: str, status: int, code: str
         "role": "the role Contributor in the workspace (Viewer to read)" if url.is_onelake else url.role,
     }
     place = printable(path) or url
+    is_denied = status in {UNAUTHENTICATED, FORBIDDEN} or _NO_ACCESS.search(code)
+    kind = NoAccess if is_denied else StorageUnavailable
     for prefix, reasons in ((f"{url}: ", _ABOUT_ROOT), (f"{place}: cannot {operation} it: ", _ABOUT_A_PATH)):
         for wanted, pattern, finding, help in reasons:
             if wanted in {None, status} and re.search(pattern, code):
-                error = StorageUnavailable(prefix + finding.format(**words), help.format(**words))
+                error = kind(prefix + finding.format(**words), help.format(**words))
                 error.is_replaced = status == PRECONDITION
                 return error
     answer = f"the store answers {status} {code}".rstrip()

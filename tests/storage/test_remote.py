@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import NoAccess, StorageUnavailable
 from mirror_engine.storage import remote
 from mirror_engine.storage.azure_stores import DatalakeUrl
 from mirror_engine.storage.remote import RangedReader, unavailable
@@ -129,6 +129,7 @@ def test_a_refusal_has_one_line_and_help(url, status, code, finding):
     error = unavailable(url, "Files/T", "list", status, code)
     assert error.message.startswith(("Files/T: cannot list it: ", f"{url}: "))
     assert error.help.endswith(".")
+    assert isinstance(error, NoAccess) == (status in {401, 403} or "credential" in error.message)
     assert re.search(finding, str(error))
     assert unavailable(url, "", "list", status, code).message.startswith(f"{url}: ")
 
