@@ -109,7 +109,7 @@ class MirrorInTest(Mirror):
         """
         __tracebackhide__ = True
         severities = SEVERITY_ORDER[SEVERITY_ORDER.index(Severity(min_severity)) :]
-        raised = [*self._diagnostics]
+        raised = [*self.diagnostics]
         if self._has_synced:  # the engine applies updates of unknown keys without a diagnostic, as Fabric does (LZ-4.7)
             checked = check_landing_zone(find_target(self.root, self.config))
             raised += [found for found, _ in checked.all() if found.code in UNMATCHED_CHANGE_CODES]

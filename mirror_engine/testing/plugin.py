@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirror_engine.testing.mirror import MirrorInTest
     from mirror_engine.testing.onelake import OneLakeInTest
 
-WRITERS = ("memory", "spark")
+WRITERS = ("memory", "arrow", "spark")
 MIRROR = pytest.StashKey[Any]()  # gives the mirror of a test: another one after a reset
 
 
@@ -28,15 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("mirror-engine").addoption(
         "--mirror-writer",
         choices=WRITERS,
-        help="Where the fixture `mirror` writes: memory (default; no Java) or spark (real Delta tables).",
+        help="Where the fixture `mirror` writes: memory (default), or Delta tables with arrow (no Java) or spark.",
     )
-    parser.addini("mirror_writer", "Where the fixture `mirror` writes: memory or spark.", default="memory")
+    parser.addini("mirror_writer", "Where the fixture `mirror` writes: memory, arrow or spark.", default="memory")
     parser.addini("mirror_config", "Options of the fixture `mirror`, a line each: strict = true", type="linelist")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
-    config.addinivalue_line("markers", "mirror_writer(name): where `mirror` writes here: memory or spark.")
+    config.addinivalue_line("markers", "mirror_writer(name): where `mirror` writes here: memory, arrow or spark.")
     config.addinivalue_line("markers", "mirror_config(**options): options of `mirror`, as of mirror_engine.Config.")
 
 
@@ -54,11 +54,12 @@ def mirror(request: pytest.FixtureRequest, landing_zone: LandingZoneWriter) -> I
     from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter  # noqa: PLC0415 - as above
     from mirror_engine.testing.mirror import MirrorInTest  # noqa: PLC0415 - see the module
 
-    is_spark = _writer(request) == "spark"
-    if is_spark:
+    name = _writer(request)
+    if name == "spark":
         request.getfixturevalue("_mirror_jvm")
-    config = _config(request, landing_zone.root)
-    mirror = MirrorInTest(landing_zone.root, config, writer=None if is_spark else MemoryDeltaWriter())
+    is_memory = name == "memory"
+    config = _config(request, landing_zone.root, **({} if is_memory else {"merge_engine": name}))
+    mirror = MirrorInTest(landing_zone.root, config, writer=MemoryDeltaWriter() if is_memory else None)
     request.node.stash[MIRROR] = lambda: mirror
     yield mirror
     mirror.close()
@@ -132,7 +133,7 @@ def _writer(request: pytest.FixtureRequest) -> str:
     if len(names) == 1 and names[0] in WRITERS:
         return str(names[0])
     found = ", ".join(map(repr, names)) or "nothing"
-    return pytest.fail(f"mirror_writer: found {found}, allowed {' or '.join(WRITERS)}", pytrace=False)
+    return pytest.fail(f"mirror_writer: found {found}, allowed {', '.join(WRITERS)}", pytrace=False)
 
 
 def _config(request: pytest.FixtureRequest, root: Path, **defaults: object) -> Config:

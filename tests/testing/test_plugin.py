@@ -6,8 +6,8 @@ import re
 import subprocess
 import sys
 
-import deltalake  # noqa: F401 - pytester unloads what its runs load, and Rust and C modules load only once
 import pytest
+from deltalake import DeltaTable  # pytester unloads what its runs load, and Rust and C modules load only once
 
 import mirror_engine.testing.scenarios  # noqa: F401 - as above
 
@@ -99,11 +99,11 @@ def test_a_failed_test_reports_the_state_of_its_mirror(pytester):
         [
             "*mirror_config: 1 *option*",
             "*strikt*strict*",
-            "*mirror_writer: found 'sprak', allowed memory or spark",
-            "*mirror_writer: found 'sparkk', allowed memory or spark",
-            "*mirror_writer: found nothing, allowed memory or spark",
-            "*mirror_writer: found 'memory', 'spark', allowed memory or spark",
-            "*mirror_writer: found [[]'spark'[]], allowed memory or spark",
+            "*mirror_writer: found 'sprak', allowed memory, arrow, spark",
+            "*mirror_writer: found 'sparkk', allowed memory, arrow, spark",
+            "*mirror_writer: found nothing, allowed memory, arrow, spark",
+            "*mirror_writer: found 'memory', 'spark', allowed memory, arrow, spark",
+            "*mirror_writer: found [[]'spark'[]], allowed memory, arrow, spark",
             "*test_left_halted*",
             "unexpected table states at the end of the test:",
             "  Orders is *00000000000000000001.parquet, row 1: * [[]ME037[]]*",
@@ -240,6 +240,17 @@ def test_the_plugin_loads_nothing_of_the_engine():
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.mirror_writer("arrow")
+def test_marker_selects_arrow_which_writes_delta_tables(mirror, landing_zone):
+    orders = landing_zone.table("Orders", keys=["id"])
+    orders.initial_load({"id": 1, "city": "Linz"})
+    orders.upsert({"id": 1, "city": "Bellevue"})
+    mirror.sync_until_caught_up()
+    assert mirror.config.merge_engine == "arrow"
+    written = DeltaTable(str(mirror.root / "Tables/dbo/Orders")).to_pyarrow_table().to_pylist()
+    assert mirror.table("Orders").rows() == written == [{"id": 1, "city": "Bellevue"}]
 
 
 @pytest.mark.spark
