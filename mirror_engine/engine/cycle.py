@@ -15,7 +15,14 @@ from mirror_engine.engine.changes import Changes
 from mirror_engine.engine.halts import Halts
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
-from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, RecordProgress, ZonePlanner
+from mirror_engine.engine.planner import (
+    EXTERNAL_CHANGE,
+    REFUSED_COMMIT,
+    ApplyBatch,
+    DropTable,
+    RecordProgress,
+    ZonePlanner,
+)
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import LOST_ROWS, DeltaFolders, recover, rescan, say_again, unchanged_logs
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
@@ -81,6 +88,7 @@ class RunReport:
         failures: by table, why it was to be tried again after the last cycle; None is the landing zone as a whole.
         ignored: the same way, why data that landed is never read.
         lost: the same way, which rows went with Delta tables that others removed.
+        external: by table, that another program changed its rows or columns (ME080).
         changes: what became of tables besides the applied rows: drops, halts, archived and deleted files.
     """
 
@@ -95,6 +103,7 @@ class RunReport:
     ignored: Mapping[TableName | None, Sequence[Diagnostic]] = field(default_factory=dict)
     changes: Sequence[TableChange] = ()
     lost: Mapping[TableName, Sequence[Diagnostic]] = field(default_factory=dict)
+    external: Mapping[TableName, Diagnostic] = field(default_factory=dict)
 
 
 @dataclass
@@ -266,8 +275,14 @@ class Engine:
             for table, progress in self.context.ledger.tables().items()
             if (rows := tuple(each for each in progress.diagnostics if each.code == LOST_ROWS))
         }
-        failures = self.last.failures
-        return RunReport(self.last.run_result, *numbers, states, failures, ignored, self._changes.all(), gone)
+        external = {
+            table: each
+            for table, plan in self.last.plans.items()
+            for each in plan.diagnostics
+            if each.code == EXTERNAL_CHANGE
+        }
+        failures, changes = self.last.failures, self._changes.all()
+        return RunReport(self.last.run_result, *numbers, states, failures, ignored, changes, gone, external)
 
     @property
     def idle_tables(self) -> list[TableName]:

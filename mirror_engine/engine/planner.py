@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.detection import Detection
     from mirror_engine.landing_zone.listing import Entry, ZoneListing
 
-REFUSED_COMMIT = "ME086"
+REFUSED_COMMIT, EXTERNAL_CHANGE = "ME086", "ME080"
 EMPTY_FILE = "ME023"
 LOOK_SECONDS = 600.0  # in a store, where a look for commits of other programs is a request for each table
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
@@ -546,7 +546,7 @@ class ZonePlanner:
             return diagnose("ME081", table.folder, fault=error.fault, help=help), True
         except StorageUnavailable:
             return None, False  # the next batch fails for the same reason, and reports it
-        changed = None if version is None else diagnose("ME080", table.folder, version=version)
+        changed = None if version is None else diagnose(EXTERNAL_CHANGE, table.folder, version=version)
         return changed, folder not in self._folders.unread
 
 

@@ -53,6 +53,7 @@ class SyncedTable(TableReference, frozen=True):
         diagnostic: why it is halted, unconfigured or unlisted, or is going to be dropped
         ignored: why data that landed is never read
         lost: rows that went with a Delta table that others removed
+        external_change: that another program changed rows or columns of the Delta table
     """
 
     state: State
@@ -63,12 +64,14 @@ class SyncedTable(TableReference, frozen=True):
     diagnostic: Finding | None
     ignored: Sequence[Finding]
     lost: Sequence[Finding]
+    external_change: Finding | None
 
     @classmethod
     def of_run(cls, done: RunReport, table: TableName, default_schema: str) -> Self:
         """Make one of a table of a report."""
         state, failure, ignored = done.states[table], done.failures.get(table), done.ignored.get(table, ())
         lost, own = done.lost.get(table, ()), getattr(done.states[table], "diagnostic", None)
+        external = done.external.get(table)
         help = failure.help if failure else help_for(state, engine_running=False, lost=lost)
         return cls.of(
             table,
@@ -81,6 +84,7 @@ class SyncedTable(TableReference, frozen=True):
             own and Finding.of(own),
             [*map(Finding.of, ignored)],
             [*map(Finding.of, lost)],
+            external and Finding.of(external),
         )
 
     @property
@@ -88,12 +92,12 @@ class SyncedTable(TableReference, frozen=True):
         """Whether the report says more of it than that it has caught up."""
         # the failure of the whole names unlisted ones
         is_well = self.state in {CaughtUp.code, Empty.code, Unlisted.code}
-        return bool(not is_well or self.last_failure or self.lost or self.ignored)
+        return bool(not is_well or self.last_failure or self.lost or self.external_change or self.ignored)
 
     def lines(self) -> Lines:
-        """What failed, data that is ignored, or why it has not caught up, with what to do."""
-        for rows in self.lost:
-            yield from diagnostic_lines(rows)
+        """What failed, what others did, data that is ignored, or why it has not caught up, with what to do."""
+        for found in (*self.lost, *([self.external_change] if self.external_change else ())):
+            yield from diagnostic_lines(found)
         message = self.message.removesuffix(lost_rows(self.lost))
         bare = message.removesuffix(notes(found.as_diagnostic for found in self.ignored))
         is_well = self.state in {CaughtUp.code, Empty.code}

@@ -105,7 +105,14 @@ class TestDeltaTables:
 
     def test_an_external_change_is_reported_with_its_version(self, healthy_lake, cli):
         write_deltalake(str(healthy_lake.folder), pa.table({"id": [1], "city": ["x"]}), mode="append")
-        assert cli("sync", healthy_lake.root).code == 0
+        synced = cli("sync", healthy_lake.root, "-q")
+        assert (synced.code, synced.out.splitlines()[0]) == (
+            0,
+            "warning[ME080]: another program changed the Delta table at version 3",
+        )
+        assert synced.out.endswith("All tables have caught up.\n")
+        (table,) = json.loads(cli("sync", healthy_lake.root, "--json").out)["tables"]
+        assert table["external_change"]["details"] == {"version": "3"}
         assert "warning[ME080]: Orders: another program changed the Delta table at version 3" in (
             cli("status", healthy_lake.root).out
         )
