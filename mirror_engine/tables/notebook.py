@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import SetupError, UsageError
+from mirror_engine.errors import MirrorError, SetupError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,16 +31,12 @@ def refuse_outdated_imports() -> None:
             )
 
 
-def refuse_connect(spark: SparkSession) -> None:
-    """Refuse a Spark Connect session.
-
-    Raises:
-        UsageError: it is one.
-    """
+def refuse_connect(spark: SparkSession, kind: type[MirrorError] = UsageError) -> None:
+    """Refuse a Spark Connect session with an error of this kind: of what a caller passes, or of what is set up here."""
     if any(each.__module__.startswith(CONNECT) for each in type(spark).__mro__):
-        raise UsageError(
-            "spark: a Spark Connect session has no JVM in reach, and the Spark engine commits through the JVM",
-            "Leave `spark` out and use Config(merge_engine='arrow'), which needs no Spark, or pass a classic session.",
+        raise kind(
+            "a Spark Connect session has no JVM in reach, and the Spark engine commits through the JVM",
+            "Use Config(merge_engine='arrow'), which needs no Spark, without `spark`; or use a classic session.",
         )
 
 

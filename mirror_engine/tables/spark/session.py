@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFailed
 from mirror_engine.events import SetupProgress, ignore
 from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.tables.notebook import refuse_connect
 from mirror_engine.tables.reading.open_file import unlimited_memory
 from mirror_engine.tables.spark import java
 from mirror_engine.tables.spark.choice import is_cluster, is_distributed, is_submitted
@@ -481,10 +482,7 @@ def adopted(spark: SparkSession) -> SparkSession:
     Raises:
         SetupError: Spark lacks Delta, or it is a client of Spark Connect.
     """
-    if not hasattr(spark, "_jsparkSession"):
-        raise SetupError(
-            "this is a session of Spark Connect", "The engine needs a classic session with its own driver."
-        )
+    refuse_connect(spark, SetupError)
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.errors import ParseException  # noqa: PLC0415 - as above
 

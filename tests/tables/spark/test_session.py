@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine import Config, Mirror, RunResult
-from mirror_engine.errors import JarsMissing, SetupError, SparkFailed
+from mirror_engine.errors import JarsMissing, SetupError, SparkFailed, UsageError
 from mirror_engine.events import ignore
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables import backend as backend_module
@@ -294,9 +294,13 @@ def test_short_sync_starts_spark_with_one_task_a_stage(  # noqa: PLR0913, PLR091
     assert started == [profile]
 
 
-def test_a_session_of_spark_connect_is_an_error():
-    with pytest.raises(SetupError, match="Spark Connect"):
-        adopted(object())
+def test_active_spark_connect_session_is_refused_as_a_passed_one_is(tmp_path):
+    connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(SetupError) as active:
+        adopted(connect)
+    with pytest.raises(UsageError) as passed:
+        Mirror(tmp_path, spark=connect)
+    assert str(active.value) == str(passed.value)
 
 
 def test_a_session_without_delta_is_an_error_with_what_starts_one():
