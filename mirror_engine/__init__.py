@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.history import TableHistory
+    from mirror_engine.monitoring.maintenance_results import MaintainedTable, MaintenanceReport, RebuildReport
     from mirror_engine.monitoring.rows import SortedRows
     from mirror_engine.monitoring.status_results import Status
     from mirror_engine.monitoring.sync_results import SyncReport
@@ -36,9 +37,12 @@ __all__ = [
     "DeltaWriter",
     "HistoryEntry",
     "Listener",
+    "MaintainedTable",
+    "MaintenanceReport",
     "Mirror",
     "MirrorError",
     "Place",
+    "RebuildReport",
     "RowTrace",
     "RunResult",
     "SortedRows",
@@ -61,9 +65,12 @@ _HOMES = {
     "DeltaWriter": "tables.base",
     "HistoryEntry": "tables.base",
     "Listener": "events",
+    "MaintainedTable": "monitoring.maintenance_results",
+    "MaintenanceReport": "monitoring.maintenance_results",
     "Mirror": "mirror",
     "MirrorError": "errors",
     "Place": "storage.store_url",
+    "RebuildReport": "monitoring.maintenance_results",
     "RowTrace": "tools.trace.results",
     "RunResult": "engine.cycle",
     "SortedRows": "monitoring.rows",

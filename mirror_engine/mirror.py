@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from mirror_engine.clock import Clock
@@ -33,10 +34,11 @@ from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import TableName, find_table, spelled
 from mirror_engine.monitoring.fabric_mirror import as_fabric_has_it, refuse_fabrics
 from mirror_engine.monitoring.history import Change, TableHistory
+from mirror_engine.monitoring.maintenance_results import NUMBERS, MaintainedTable, MaintenanceReport, RebuildReport
 from mirror_engine.monitoring.monitoring_files import MonitoringFiles, heartbeat
 from mirror_engine.monitoring.sync_results import SyncReport
 from mirror_engine.option_rules import ARROW_ONLY, SPARK_ONLY
-from mirror_engine.results import TableReference
+from mirror_engine.results import Failure, Finding, TableReference
 from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.roots import check_place, check_root, pasted, root_of, state_folder
 from mirror_engine.storage.stores import open_storage, parse_place
@@ -291,7 +293,7 @@ class Mirror:
     ) -> pa.Table:
         """The rows of `read_table`, with the chosen columns alone."""
         folder = self.delta_folder(table)
-        found = self._writer.rows(folder, version=version, limit=limit)
+        found = self._writer.rows(folder, version=version, limit=limit, columns=columns)
         if found is None:
             name = spelled(folder, self.config.delta_default_schema)
             raise UnknownTable(f"{name}: no version {version}", f"See its versions: mirror-engine history {name}")
@@ -479,22 +481,21 @@ class Mirror:
             wanted = read_expected(Path(expected), actual.schema, known_only=keys_only)
         else:
             wanted = expected_rows(expected, actual.schema)
-        key = key or self.key_columns(table)
         if keys_only:
-            actual, wanted = keys_alone(actual, wanted, key)
+            actual, wanted = distinct_keys(actual, wanted)
         found = diff_tables(actual, wanted, key, tolerance=tolerance, limit=limit)
         about = of_delta_table(TableReference, self, self.delta_folder(table))
         return TableDifference(**asdict(found), **asdict(about), at_version=version, keys_only=keys_only)
 
     def maintain(
-        self, tables: Sequence[str] = (), failed: Callable[[str, TransientError], None] | None = None
-    ) -> dict[str, Mapping[str, Any]]:
+        self, tables: Sequence[str] = (), failed: Callable[[MaintainedTable, TransientError], None] | None = None
+    ) -> MaintenanceReport:
         """OPTIMIZE and VACUUM the tables named, or all, under their retention (LZ-8.6).
 
         Args:
             tables: by name; all where there are none.
-            failed: called with each Delta folder that cannot be maintained, while the others continue; None: raise the
-                first error.
+            failed: called with each table that cannot be maintained, while the others continue; None: raise the first
+                error.
 
         Raises:
             ConfigError: as `sync`.
@@ -503,7 +504,9 @@ class Mirror:
             TransientError: a table cannot be maintained, and `failed` is None.
         """
         self._refuse_idle_options()
-        hours, done = self.config.vacuum_retention_days * 24.0, {}
+        hours = self.config.vacuum_retention_days * 24.0
+        done: list[MaintainedTable] = []
+        not_done: list[MaintainedTable] = []
         emit = Changes(self._clock, self._emit, self._history.add)
         with ExitStack() as held:
             check_lock = held.enter_context(self._lock())
@@ -516,17 +519,21 @@ class Mirror:
                     started = time.monotonic()
                     owned = context.owners(folder)
                     with context.fenced(folder, next((known for known in owned.values() if known.has_table), None)):
-                        done[folder] = as_internal_error(partial(self._writer.maintain, folder, hours))
+                        found = as_internal_error(partial(self._writer.maintain, folder, hours))
                     newest, owners = self._writer.history(folder, limit=1), [*owned]
                     for name in owners if newest else ():
                         ledger.note_maintained(name, newest[0].version)
                     owner = owners[0] if len(owners) == 1 else self._owner(folder)
-                    emit(TableMaintained(owner, dict(done[folder]), time.monotonic() - started))
+                    emit(TableMaintained(owner, dict(found), time.monotonic() - started))
+                    numbers = (found.get(name, UNSET) for name in NUMBERS)
+                    done.append(of_delta_table(MaintainedTable, self, folder, *numbers))
                 except TransientError as error:
                     if failed is None:
                         raise
-                    failed(folder, error)
-        return done
+                    why = Failure(**error.to_json())
+                    not_done.append(of_delta_table(MaintainedTable, self, folder, *[UNSET] * len(NUMBERS), why))
+                    failed(not_done[-1], error)
+        return MaintenanceReport([*done, *not_done])
 
     def rebuild(
         self,
@@ -535,8 +542,8 @@ class Mirror:
         replay: bool = False,
         lose_rows: bool = False,
         confirm: Callable[[Sequence[TableRebuild]], None] | None = None,
-    ) -> list[TableName]:
-        """Drop Delta tables and their progress, as Fabric's stop and start does (LZ-7.7); returns those dropped.
+    ) -> RebuildReport:
+        """Drop Delta tables and their progress, as Fabric's stop and start does (LZ-7.7).
 
         The next cycle reads the change files in the landing zone. What is lost is reported as ME069.
 
@@ -552,10 +559,19 @@ class Mirror:
             UnknownTable: no such table.
             RootLocked: another engine holds this ROOT.
         """
+        plans: list[TableRebuild] = []
+
+        def ask(found: Sequence[TableRebuild]) -> None:
+            plans.extend(found)
+            if confirm:
+                confirm(found)
+
         with self._engine() as running:
-            return rebuild(
-                running.context, self.root, tables, replay=replay, lose_rows=lose_rows, confirm=confirm or _go_on
-            )
+            dropped = rebuild(running.context, self.root, tables, replay=replay, lose_rows=lose_rows, confirm=ask)
+        schema = self.config.delta_default_schema
+        references = [TableReference.of(table, table.delta_folder(schema)) for table in dropped]
+        moved = sum(len(plan.moves) for plan in plans)
+        return RebuildReport(references, moved, [Finding.of(plan.lost) for plan in plans if plan.lost])
 
     def close(self) -> None:
         """End the Spark session, if one was started."""
@@ -675,10 +691,6 @@ def snapshot_of(mirror: Mirror) -> AbstractContextManager[MirrorSnapshot]:
 def status_of(mirror: Mirror, also: str | int = "") -> MirrorStatus:
     """How every table is, for tools; `also` as of `Mirror._status`."""
     return mirror._status(also)  # noqa: SLF001 - the same
-
-
-def _go_on(_: Sequence[TableRebuild]) -> None:
-    """Confirm a rebuild unasked."""
 
 
 def _parts(folder: str) -> tuple[str, str]:

@@ -17,7 +17,17 @@ NAMES: dict[str, tuple[str, list[str]]] = {
     "A mirror": ("mirror_engine", ["Mirror", "RunResult"]),
     "Results": (
         "mirror_engine",
-        ["SyncReport", "Status", "Validation", "TableHistory", "RowTrace", "TableDifference", "Comparison"],
+        [
+            "SyncReport",
+            "Status",
+            "Validation",
+            "TableHistory",
+            "RowTrace",
+            "TableDifference",
+            "Comparison",
+            "MaintenanceReport",
+            "RebuildReport",
+        ],
     ),
     "Types": (
         "mirror_engine",
@@ -26,6 +36,7 @@ NAMES: dict[str, tuple[str, list[str]]] = {
             "DeltaWriter",
             "HistoryEntry",
             "Listener",
+            "MaintainedTable",
             "Place",
             "SortedRows",
             "Storage",

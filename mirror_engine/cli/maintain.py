@@ -3,67 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import UNSET, UnsetType
 
 from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import LISTING, command, with_config, with_root
 from mirror_engine.cli.progress import progress_option, shown
-from mirror_engine.errors import TransientError, UsageError
+from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.text import count, printable
-from mirror_engine.results import Count, Failure, Finding, Result, TableReference
+from mirror_engine.monitoring.maintenance_results import MaintenanceReport, RebuildReport
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirror_engine.config import Config
     from mirror_engine.engine.rebuild import TableRebuild
+    from mirror_engine.errors import TransientError
+    from mirror_engine.monitoring.maintenance_results import MaintainedTable
     from mirror_engine.storage.store_url import Place
 
 SPARK = ("spark_profile", "driver_memory", "delta_jars_dir")
-NUMBERS = ("files_added", "files_removed", "files_deleted")  # of maintenance
-
-
-class MaintainedTable(TableReference, frozen=True):
-    """A table that was compacted and vacuumed, or could not be.
-
-    Attributes:
-        files_removed: from the newest version
-        files_deleted: from the disk
-        error: why it could not be maintained
-    """
-
-    files_added: Count | UnsetType = UNSET
-    files_removed: Count | UnsetType = UNSET
-    files_deleted: Count | UnsetType = UNSET
-    error: Failure | UnsetType = UNSET
-
-
-class Maintain(Result, frozen=True):
-    """What was compacted and vacuumed."""
-
-    tables: Sequence[MaintainedTable]
-
-    def text(self) -> display.Lines:
-        if not self.tables:
-            yield "There are no Delta tables yet."
-        for table in self.tables:
-            facts = {name: getattr(table, name) for name in NUMBERS}
-            done = ", ".join(
-                f"{name.replace('_', ' ')} {number}" for name, number in facts.items() if number is not UNSET
-            )
-            if table.error is UNSET:  # each failure was printed at once
-                yield f"{table.table}: {done or 'nothing to do'}"
 
 
 @command(
     root="option",
     config=("default_schema", "vacuum_retention_days", "merge_engine", "spark_master", *SPARK),
     as_last_engine=("merge_engine", "spark_master", *SPARK),
-    result=Maintain,
+    result=MaintenanceReport,
 )
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, help="Sales.Orders, Items …; default: all tables.")
 @progress_option
@@ -81,49 +50,21 @@ def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str
     Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error: no such table · 3 a table is
     damaged · 4 temporary: storage, conflict or another engine; retry · 130 interrupted
     """
-    from mirror_engine.mirror import Mirror, of_delta_table
+    from mirror_engine.mirror import Mirror
 
-    failed: list[MaintainedTable] = []
     codes: list[int] = []
 
-    def fail(folder: str, error: TransientError) -> None:
-        failed.append(of_delta_table(MaintainedTable, mirror, folder, *[UNSET] * 3, Failure(**error.to_json())))
+    def fail(failed: MaintainedTable, error: TransientError) -> None:
         codes.append(exits.of_error(error))
         if not out.wants_json():  # at once: the next table may take long
-            sys.stderr.write(exits.error_text(f"{failed[-1].table}: {error.message}", error.help))
+            sys.stderr.write(exits.error_text(f"{failed.table}: {error.message}", error.help))
 
     with shown(progress) as listener, Mirror(root, config, listeners=[listener]) as mirror:
-        facts = mirror.maintain(tables, fail)
-        done = [
-            of_delta_table(MaintainedTable, mirror, folder, *(numbers.get(name, UNSET) for name in NUMBERS))
-            for folder, numbers in facts.items()
-        ]
-    out.report(Maintain([*done, *failed]))
+        out.report(mirror.maintain(tables, fail))
     return min(codes, default=exits.SUCCESS)  # the worst is the smallest
 
 
-class Rebuild(Result, frozen=True):
-    """What was dropped.
-
-    Attributes:
-        files_moved_back: from the archive
-        diagnostics: rows that were lost
-    """
-
-    dropped: Sequence[TableReference]
-    files_moved_back: Count
-    diagnostics: Sequence[Finding]
-
-    def text(self) -> display.Lines:
-        for lost in self.diagnostics:
-            yield from display.diagnostic_lines(lost)
-        if self.files_moved_back:
-            yield f"Moved {count(self.files_moved_back, 'change file')} back"
-        yield from (f"Dropped {each.table}" for each in self.dropped)
-        yield "The next sync or run reads the files that are in the landing zone."
-
-
-@command(config=LISTING, result=Rebuild)
+@command(config=LISTING, result=RebuildReport)
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 @click.option("--replay", is_flag=True, help="Move archived change files back first, so that all rows are rebuilt.")
 @click.option("--lose-rows", is_flag=True, help="Continue even if rows are lost.")
@@ -147,10 +88,8 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
 
     if not (yes or sys.stdin.isatty()):
         raise UsageError("rebuild drops Delta tables; confirmation required", "pass --yes in scripts")
-    plans: list[TableRebuild] = []
 
     def ask(found: Sequence[TableRebuild]) -> None:
-        plans.extend(found)
         if yes:
             return
         for part in (part for plan in found if plan.lost for part in display.diagnostic_lines(plan.lost)):
@@ -164,8 +103,5 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
             raise UsageError("not confirmed; nothing was dropped")
 
     with Mirror(root, config) as mirror:  # who answers the question has read what is lost
-        dropped = mirror.rebuild(tables, replay=replay, lose_rows=lose_rows or not (yes or replay), confirm=ask)
-    schema = config.delta_default_schema
-    references = [TableReference.of(table, table.delta_folder(schema)) for table in dropped]
-    moved = sum(len(plan.moves) for plan in plans)
-    out.report(Rebuild(references, moved, [Finding.of(plan.lost) for plan in plans if plan.lost]))
+        done = mirror.rebuild(tables, replay=replay, lose_rows=lose_rows or not (yes or replay), confirm=ask)
+    out.report(done)

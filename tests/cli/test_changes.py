@@ -296,7 +296,8 @@ def test_maintenance_is_in_the_history(tmp_path, cli):
         for number in range(3):
             items.insert({"Id": number})
             mirror.sync()
-        assert mirror.maintain()["dbo/Items"]["files_removed"] == 3
+        [done] = mirror.maintain().tables
+        assert (done.table, done.files_removed) == ("Items", 3)
         (change,) = mirror.history().changes
     assert (change.table, change.change, change.files) == ("Items", "maintained", 3)
     assert "maintained" in cli("history", "-C", tmp_path).out

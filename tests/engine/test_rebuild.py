@@ -29,11 +29,10 @@ BY_TIME = "LastUpdateTimeFileDetection"
 
 def rebuilt(shop, *tables, parts=None, **options):
     """What a rebuild drops, moves and loses."""
-    plans = []
     with shop.mirror(**parts or {}) as mirror:
-        dropped = mirror.rebuild(tables, confirm=plans.extend, **options)
-    lost = {plan.table.table: dict(plan.lost.details) for plan in plans if plan.lost}
-    return [table.table for table in dropped], sum(len(plan.moves) for plan in plans), lost
+        done = mirror.rebuild(tables, **options)
+    lost = {found.path: found.details for found in done.diagnostics}
+    return [each.table for each in done.dropped], done.files_moved_back, lost
 
 
 def moved_away(shop, number=3, **options):
@@ -319,7 +318,7 @@ def test_a_replay_of_a_generated_zone_ends_in_the_same_rows_or_is_refused(story)
                 act(player)
         before, dropped = tables_of(mirror, writer), []
         with suppress(UsageError):
-            dropped = mirror.rebuild(replay=True)
+            dropped = mirror.rebuild(replay=True).dropped
         event(f"{len(dropped)} of {len(before)} tables replayed")
         mirror.sync()
         after = tables_of(mirror, writer)
