@@ -11,9 +11,7 @@ from mirror_engine.landing_zone.names import (
     TableName,
     conflicts,
     find_table,
-    meant_schema,
     ownership_order,
-    schema_of,
     seems_metadata,
     shown_names,
 )
@@ -36,28 +34,6 @@ def test_a_table_folder_leads_to_a_delta_folder(name, folder, normalized, in_dbo
     assert TableName.from_folder(folder) == name
 
 
-@pytest.mark.parametrize(
-    ("names", "default_schema", "expected"),
-    [
-        ([bare("A"), bare("B"), TableName("S", "A")], "dbo", {}),
-        ([bare("Items"), TableName("dbo", "Items")], "dbo", {bare("Items"): TableName("dbo", "Items")}),
-        ([bare("Items"), TableName("dbo", "Items")], "", {}),
-        ([bare("items"), bare("Items")], "dbo", {bare("items"): bare("Items")}),
-        ([TableName("sales", "T"), TableName("Sales", "t")], "dbo", {TableName("sales", "T"): TableName("Sales", "t")}),
-        (
-            [bare("a"), bare("A"), TableName("DBO", "a")],
-            "dbo",
-            {bare("a"): TableName("DBO", "a"), bare("A"): TableName("DBO", "a")},
-        ),
-        ([bare("s"), TableName("S", "T"), TableName("S", "U")], "", {bare("s"): TableName("S", "T")}),
-        ([bare("S"), TableName("S", "T")], "dbo", {}),
-    ],
-)
-def test_the_folder_in_a_schema_then_the_first_by_name_owns_a_delta_folder(names, default_schema, expected):
-    assert conflicts(names, default_schema) == expected
-    assert conflicts(reversed(names), default_schema) == expected
-
-
 letters = st.sampled_from(["a", "A", "b", "dbo"])
 tables = st.lists(st.builds(TableName, st.sampled_from(["", "a", "A", "dbo"]), letters), unique=True)
 
@@ -70,13 +46,17 @@ def test_other_tables_share_no_delta_folder_and_contain_none(names, default_sche
     assert not {place.rpartition("/")[0] for place in kept} & set(kept)
     assert not set(refused.values()) & set(refused)
     assert all(ownership_order(owner) < ownership_order(second) for second, owner in refused.items())
+    for places in ([one.delta_folder(default_schema).casefold() for one in pair] for pair in refused.items()):
+        assert places[0] == places[1] or places[0] == places[1].rpartition("/")[0], "none is refused without need"
+    assert conflicts(reversed(names), default_schema) == refused
 
 
-@pytest.mark.parametrize(
-    ("folder", "schema"), [("a.b.schema", "a.b"), (".schema", None), ("Sales.Schema", None), ("schema", None)]
-)
-def test_a_schema_folder_has_the_exact_suffix(folder, schema):
-    assert schema_of(folder) == schema
+def test_schema_folder_owns_a_delta_folder_before_the_first_by_name():
+    assert sorted([bare("A"), TableName("S", "a"), TableName("S", "A")], key=ownership_order) == [
+        TableName("S", "A"),
+        TableName("S", "a"),
+        bare("A"),
+    ]
 
 
 def test_tables_of_one_name_are_told_apart_by_their_folders() -> None:
@@ -92,21 +72,6 @@ def test_tables_of_one_name_are_told_apart_by_their_folders() -> None:
         find_table("shop.Item", folders, "dbo")
     assert raised.value.help == "Give one of these: dbo/shop.Item, shop/Item"
     assert [find_table(folder, folders, "dbo") for folder in folders] == folders
-
-
-@pytest.mark.parametrize(
-    ("folder", "meant"),
-    [("shop.Schema", "shop.schema"), ("shop.schemas", "shop.schema"), ("HR", "HR.schema"), ("a.b", "a.b.schema")],
-)
-def test_the_schema_folder_that_was_meant_is_named(folder, meant) -> None:
-    assert meant_schema(folder) == meant
-
-
-@pytest.mark.parametrize(
-    "name", ["metadata.json", "_Metadata.json", "_metadata.jsn", "_metadatas.json", "_METADATA.JSON"]
-)
-def test_a_misspelled_metadata_file_is_known(name) -> None:
-    assert seems_metadata(name)
 
 
 @pytest.mark.parametrize("name", ["_metadata.json", "schema.json", "00000000000000000001.parquet", "data.json"])

@@ -176,18 +176,6 @@ def test_markers_of_other_types_are_rejected(cells):
     assert rejected(written(pa.table({"Id": [1], MARKER_COLUMN: cells}))).diagnostic.code == "ME036"
 
 
-def test_the_marker_may_be_any_column_in_any_case():
-    content = written(pa.table({"__ROWMARKER__": [4], "Id": [1]}))
-    file = opened(content)
-    assert file.marker == "__ROWMARKER__"
-    assert [diagnostic.message for diagnostic in file.diagnostics] == [
-        "`__rowMarker__` is column 1 of 2, expected last",
-        "`__ROWMARKER__` and `__rowMarker__` differ only in case; treated as one",
-    ]
-    assert rows(file).to_pylist() == [{"Id": 1, MARKER_COLUMN: 4}]
-    assert rejected(content, STRICT).diagnostic.code == "ME034"
-
-
 @pytest.mark.parametrize(
     ("cells", "shown"),
     [
