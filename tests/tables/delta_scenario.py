@@ -166,6 +166,14 @@ class Scenario:
         self.batch, self.version = 0, -1
         self.generation = "g1"
 
+    @property
+    def folder(self):
+        return self.writer.path(self.table)
+
+    def log(self):
+        """Its log, opened now."""
+        return known_log(self.folder)
+
     def record(self, *files):
         applied = {file.path: AppliedFile(file.landed.etag, file.digest, -1, file.row_count, 1) for file in files}
         progress = Progress(self.generation, "1:1", self.batch, self.version, self.keys)
@@ -179,7 +187,7 @@ class Scenario:
 
     def create(self):
         """Make the empty table of a writer over a folder."""
-        create_table(self.writer.path(self.table), self.schema, self.record())
+        create_table(self.folder, self.schema, self.record())
 
     def file(self, names, *rows):
         return file_rows(f"{self.batch + 1:020}.parquet", self.schema, names, *rows)

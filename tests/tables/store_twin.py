@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import contextmanager
 
 from deltalake import DeltaTable
+from obstore.exceptions import GenericError
 from obstore.store import LocalStore
 
 from mirror_engine.storage.object_store import ObjectStorage
@@ -26,11 +27,13 @@ class CountedStore:
         seconds: that each request takes.
         asked: requests as (kind, path).
         most: how many ran at once.
+        fails_at: which of `asked`, from 1, fail: refused, or with `is_done` done and their answers lost.
     """
 
     def __init__(self, store):
         self._store = store
         self.seconds, self.asked = 0.0, []
+        self.fails_at, self.is_done = (), False
         self._now, self.most, self._turn = 0, 0, threading.Lock()
 
     def __getattr__(self, name):
@@ -39,11 +42,15 @@ class CountedStore:
         def call(*arguments, **options):
             with self._turn:
                 self.asked.append((name, arguments[0] if arguments else ""))
+                fails = len(self.asked) in self.fails_at
                 self._now += 1
                 self.most = max(self.most, self._now)
             try:
                 time.sleep(self.seconds)
-                return method(*arguments, **options)
+                found = None if fails and not self.is_done else method(*arguments, **options)
+                if fails:
+                    raise GenericError("refused, or the answer was lost")
+                return found
             finally:
                 with self._turn:
                     self._now -= 1
@@ -65,13 +72,19 @@ class CountedStore:
         return Counter(kind for kind, path in self.asked if part in (path or ""))
 
 
-def writer_in_store(folder, monkeypatch):
-    """A writer of tables in a store, and the store."""
+def store_of_tables(folder, monkeypatch):
+    """A store, of which `URL` is one: the folder `store`."""
     disk = folder / "store"
     disk.mkdir()
     store = CountedStore(LocalStore(disk))
     monkeypatch.setattr(S3Url, "object_store", lambda _: store)
     monkeypatch.setattr(table_path, "open_storage", lambda _: ObjectStorage(URL, store, Requests()))
+    return store
+
+
+def writer_in_store(folder, monkeypatch):
+    """A writer of tables in a store, and the store."""
+    store, disk = store_of_tables(folder, monkeypatch), folder / "store"
     monkeypatch.setattr(
         snapshot, "open_delta", lambda path, version=None: DeltaTable(str(disk / path.path), version=version)
     )

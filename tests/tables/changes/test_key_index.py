@@ -63,7 +63,7 @@ def test_index_finds_what_a_scan_finds(local, index, kind):
     cells = [*KINDS[kind], *KINDS[kind][:1], None]
     table.change(*((0, cell, place) for place, cell in enumerate(cells)))
     table.change(*((0, cell, place) for place, cell in enumerate(cells[::-1])))
-    log = known_log(local.path(table.table))
+    log = table.log()
     scanned = found(log, kind, KINDS[kind], None)
     assert len(scanned) == 2 * len(KINDS[kind]) + 2
     assert found(log, kind, KINDS[kind], index) == scanned
@@ -78,7 +78,7 @@ def test_batch_reads_the_keys_of_each_file_once_and_then_its_index(local, index,
     table = Scenario(local, SCHEMA, ["k"])
     for first in (0, 100):
         table.change(*((0, key, key) for key in range(first, first + 80)))
-    log, read = known_log(local.path(table.table)), []
+    log, read = table.log(), []
     names = dict(zip(sorted(file.spelled for file in log.data_files()), "ab", strict=True))
     scan = key_index.scan_file
 
@@ -97,7 +97,7 @@ def test_batch_reads_the_keys_of_each_file_once_and_then_its_index(local, index,
 def test_index_is_made_for_few_keys_and_searched_for_few_within_its_bounds(local, index, monkeypatch):
     table = Scenario(local, SCHEMA, ["k"])
     table.change(*((0, key, key) for key in range(100, 180)))
-    log = known_log(local.path(table.table))
+    log = table.log()
     monkeypatch.setattr(key_index, "_ROWS_PER_KEY", 8)
     scanned = []
     scan = counted.scan_file
@@ -122,10 +122,10 @@ def test_keys_that_do_not_fit_64_bits_are_scanned(kind):
 def test_rows_that_are_gone_are_not_found(local, index, marking):  # noqa: ARG001 - rows are marked
     table = Scenario(local, schema_of("k:long", "v:long"), ["k"])
     table.change(*((0, key, key) for key in range(10)))
-    log = known_log(local.path(table.table))
+    log = table.log()
     assert len(found(log, "long", [3, 4], index)) == 2
     table.change((2, 3, None))
-    log = known_log(local.path(table.table))
+    log = table.log()
     assert [code for code, *_ in found(log, "long", [3, 4], index)] == [1]
 
 
@@ -153,7 +153,7 @@ def test_least_recently_used_go_first(local, index):
     table = Scenario(local, SCHEMA, ["k"])
     for first in range(0, 30, 10):
         table.change(*((0, key, 1) for key in range(first, first + 10)))
-    log = known_log(local.path(table.table))
+    log = table.log()
     index._limit = 2 * (16 + 10 * 12)
     found(log, "long", list(range(10)), index)
     oldest = next(index._folder.iterdir())
@@ -168,7 +168,7 @@ def test_least_recently_used_go_first(local, index):
 def test_index_may_be_deleted_and_its_folder_be_in_the_way(local, index):
     table = Scenario(local, SCHEMA, ["k"])
     table.change((0, 1, 1), (0, 2, 1))
-    log = known_log(local.path(table.table))
+    log = table.log()
     assert len(found(log, "long", [1, 2], index)) == 2
     for each in index._folder.iterdir():
         each.unlink()

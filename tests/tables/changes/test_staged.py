@@ -124,11 +124,6 @@ def staged_over(folder, held, *changes, schema=SCHEMA):
         yield ready
 
 
-def test_copies_are_rows_to_insert_though_nothing_else_is(tmp_path):
-    with staged_over(tmp_path, [(1, "x", 0)], (0, 1, "x", 1), (1, 1, "x", 2)) as ready:
-        assert merged([(1, "x", 0)], ready) == [(1, "x", 2), (1, "x", 2)]
-
-
 def test_changes_of_held_keys_need_no_insert_clause(tmp_path):
     held = [(1, "x", 0), (2, "x", 0), (3, "x", 0)]
     changes = (4, 1, "x", 1), (2, 2, "x", 2), (2, 9, "x", 3), (1, 3, "x", 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from datetime import UTC, date, datetime
@@ -12,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_protocol import protocol_faults
-from delta_scenario import Scenario, known_log, schema_of
+from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from mirror_engine.errors import CommitConflict, StorageUnavailable
+from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log.commit import add_parts, put_commit
@@ -93,10 +92,6 @@ def added_table(without_spark):
     return Scenario(without_spark, SIMPLE, ["Id"])
 
 
-def opened(table):
-    return known_log(table.writer.path(table.table))  # type: ignore[attr-defined]
-
-
 def add_a_part(table, log, schema=SIMPLE):
     part = log.folder.parent / "new.parquet"
     pq.write_table(pa.table({"Id": pa.array([9], pa.int32()), "City": ["Enns"]}), part)
@@ -109,7 +104,7 @@ def test_checkpoints_come_with_rows_and_without(added_table, monkeypatch):
     added_table.change((0, 1, "Linz"))
     for _ in range(2):
         added_table.change((2, 9, None))
-    log = opened(added_table)
+    log = added_table.log()
     found = sorted(path.name for path in (log.folder / "_delta_log").glob("*.checkpoint.parquet"))
     assert found == [f"{version:020}.checkpoint.parquet" for version in (1, 3)]
     assert protocol_faults(log.folder) == []
@@ -124,24 +119,8 @@ def test_files_of_other_columns_or_types_are_not_added(added_table, other):
     added_table.create()
     added_table.batch = 1
     with pytest.raises(CommitConflict, match="columns"):
-        add_a_part(added_table, opened(added_table), other)
-    assert opened(added_table).version == 0
-
-
-def test_who_appends_at_the_last_moment_is_a_conflict(added_table, monkeypatch):
-    """Else the key that was counted as absent would come twice."""
-    added_table.change((0, 1, "Linz"))
-    folder, commit = opened(added_table).folder, evolution.put_commit
-
-    def late(*arguments):
-        write_deltalake(folder, pa.table({"Id": pa.array([2], pa.int32()), "City": ["theirs"]}), mode="append")
-        commit(*arguments)
-
-    monkeypatch.setattr(evolution, "put_commit", late)
-    with pytest.raises(CommitConflict):
-        added_table.change((0, 2, "ours"))
-    assert added_table.found() == [(1, "Linz"), (2, "theirs")]
-    assert len(list(folder.glob("*.parquet"))) == 2
+        add_a_part(added_table, added_table.log(), other)
+    assert added_table.log().version == 0
 
 
 def test_an_append_that_fails_leaves_no_file(added_table, monkeypatch):
@@ -152,7 +131,7 @@ def test_an_append_that_fails_leaves_no_file(added_table, monkeypatch):
     monkeypatch.setattr(evolution, "create_file", fail)
     with pytest.raises(StorageUnavailable, match="No space left"):
         added_table.change((0, 2, "Wels"))
-    assert len(list(opened(added_table).folder.glob("*.parquet"))) == 1
+    assert len(list(added_table.log().folder.glob("*.parquet"))) == 1
 
 
 def test_appends_to_any_table_but_odd_ones_need_no_spark(without_spark):
@@ -161,10 +140,10 @@ def test_appends_to_any_table_but_odd_ones_need_no_spark(without_spark):
     table.change((0, 1, 1, "x"), (0, 2, 2, None))
     assert table.change((4, 3, 3, "x"), (1, 4, 4, "y"), (2, 9, None, None)).applied_by == "append"
     assert table.found() == [(1, 1, "x"), (2, 2, None), (3, 3, "x"), (4, 4, "y")]
-    assert protocol_faults(opened(table).folder) == []
+    assert protocol_faults(table.log().folder) == []
     features = ["appendOnly", "invariants", "columnMapping", "rowTracking", "domainMetadata"]
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": features}
-    put_commit(opened(table).folder, opened(table).version + 1, [{"protocol": protocol}])
+    put_commit(table.log().folder, table.log().version + 1, [{"protocol": protocol}])
     with pytest.raises(pytest.fail.Exception, match="Spark started"):
         table.change((0, 5, 5, "x"))
 
@@ -173,67 +152,63 @@ def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(without_
     """Spark holds NaN for the highest value, and finds 0.0 where -0.0 is: it would pass over rows by either."""
     table = Scenario(without_spark, schema_of("a", "d:double", "f:float"), ["a"])
     table.change((0, 1, math.nan, 1.0), (0, 2, 1.0, math.nan))
-    (file,) = opened(table).data_files()
+    (file,) = table.log().data_files()
     group = pq.read_metadata(file.path).row_group(0)
     assert [group.column(at).is_stats_set for at in range(3)] == [True, False, False]
     assert [group.column(at).has_dictionary_page for at in range(3)] == [True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "takes_files"),
-    [
-        ({"minReaderVersion": 1, "minWriterVersion": 2}, True),
-        ({"minReaderVersion": 1, "minWriterVersion": 3}, True),
-        ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["appendOnly", "invariants"]}, True),
-        *(
-            ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature, "domainMetadata"]}, False)
-            for feature in ("inCommitTimestamp", "rowTracking", "clustering", "identityColumns", "allowColumnDefaults")
-        ),
-    ],
-)
-def test_features_that_ask_more_of_a_writer_are_known_by_name(added_table, protocol, *, takes_files):
+LISTED = ["inCommitTimestamp", "rowTracking", "clustering", "icebergCompatV2", "allowColumnDefaults"]
+USED = {  # versions without a list of features have these, too: what counts is their use
+    "checkConstraints": ("delta.constraints.short", None),
+    "generatedColumns": (None, "delta.generationExpression"),
+    "identityColumns": (None, "delta.identity.start"),
+    "invariants": (None, "delta.invariants"),
+    "allowColumnDefaults": (None, "CURRENT_DEFAULT"),
+}
+
+
+@pytest.mark.parametrize(("feature", "use"), [*((each, None) for each in LISTED), *USED.items()])
+def test_features_that_ask_more_of_a_writer_are_left_to_spark(local, without_spark, feature, use):
+    """By name, and without the expression."""
+    table = Scenario(local, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    log = table.log()
+    if use is None:
+        features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["domainMetadata", feature]}
+        actions = [{"protocol": features}]
+    else:
+        setting, of_column = use
+        fields = [{**field, "metadata": {of_column: "1"} if of_column else {}} for field in log.fields.values()]
+        configuration = {**log.configuration, **({setting: "City <> 'Wels'"} if setting else {})}
+        actions = evolution._described(log, fields, configuration)
+        actions = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}}, *actions]
+    put_commit(log.folder, 2, actions)
+    table.version, log = 2, table.log()
+    assert log.unknown_features - {"domainMetadata"} == {feature}
+    assert not log.can_add_files(log.schema)
+    with pytest.raises(CommitFailed, match=feature) as refused:
+        table.change((1, 1, "Wels"))
+    assert "Spark" in refused.value.help
+    assert "Wels" not in str(refused.value)
+    table.writer, table.batch = without_spark, 1
+    with pytest.raises(pytest.fail.Exception, match="Spark started"):
+        table.change((0, 5, "x"))
+
+
+def test_features_of_every_writer_keep_no_file_out(added_table):
     added_table.create()
-    folder = opened(added_table).folder
-    put_commit(folder, 1, [{"protocol": protocol}])
-    log = opened(added_table)
-    assert log.can_add_files(log.schema) is takes_files
+    log = added_table.log()
+    for number, features in enumerate(({"minWriterVersion": 3}, {"minWriterVersion": 7, "writerFeatures": []}), 1):
+        put_commit(log.folder, number, [{"protocol": {"minReaderVersion": 1, **features}}])
+        assert added_table.log().can_add_files(log.schema)
     assert not log.can_add_files(schema_of("Id", "City:string", partitions=["City"]))
     assert not log.can_add_files(schema_of("Id", "my City:string"))
 
 
-@pytest.mark.parametrize(
-    ("setting", "of_column", "feature"),
-    [
-        ("delta.constraints.positive", None, "checkConstraints"),
-        (None, "delta.generationExpression", "generatedColumns"),
-        (None, "delta.identity.start", "identityColumns"),
-        (None, "delta.invariants", "invariants"),
-        (None, "CURRENT_DEFAULT", "allowColumnDefaults"),
-    ],
-)
-def test_what_a_table_asks_of_its_rows_is_left_to_spark(added_table, setting, of_column, feature):
-    """Versions without a list of features have these, too: what counts is their use."""
-    added_table.create()
-    folder = opened(added_table).folder
-    lines = (folder / f"_delta_log/{0:020}.json").read_text().splitlines()
-    (described,) = [action["metaData"] for action in map(json.loads, lines) if "metaData" in action]
-    schema = json.loads(described["schemaString"])
-    if setting:
-        described["configuration"][setting] = "Id > 0"
-    else:
-        schema["fields"][1]["metadata"][of_column] = "1"
-    described["schemaString"] = json.dumps(schema)
-    put_commit(folder, 1, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}}, {"metaData": described}])
-    log = opened(added_table)
-    assert log.unknown_features == {feature}
-    assert not log.can_add_files(log.schema)
-    with pytest.raises(pytest.fail.Exception, match="Spark started"):
-        added_table.change((0, 5, "x"))
-
-
 def test_who_commits_between_evolution_and_commit_is_a_conflict(added_table, monkeypatch):
     added_table.change((0, 1, "Linz"))
-    folder = opened(added_table).folder
+    folder = added_table.log().folder
     add_columns = merge_module.evolve
 
     def evolve_then_lose(*arguments):

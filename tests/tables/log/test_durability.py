@@ -86,12 +86,17 @@ def test_a_file_that_no_commit_named_is_fsynced_when_it_comes_again(tmp_path, sy
     stray.write_bytes(b"a commit that was not made")
     sync_new(tmp_path, [stray.name])
     make_durable(tmp_path, -1)
+    assert is_fsynced_when_added(stray, synced_paths)
+
+
+def is_fsynced_when_added(file, synced_paths):
+    """Write another file in its place, and add it to its folder's table."""
     synced_paths.clear()
-    stray.write_bytes(b"another file")
-    added = {"path": stray.name, "size": stray.stat().st_size, "modificationTime": 0, "dataChange": True}
-    put_commit(tmp_path, 1, [{"add": {**added, "partitionValues": {"day": "mon"}}}])
-    make_durable(tmp_path, 0)
-    assert stray in synced_paths
+    file.write_bytes(b"another file")
+    added = {"path": file.name, "size": file.stat().st_size, "modificationTime": 0, "dataChange": True}
+    put_commit(file.parent, 1, [{"add": {**added, "partitionValues": {"day": "mon"}}}])
+    make_durable(file.parent, 0)
+    return file in synced_paths
 
 
 @needs_proc
@@ -101,13 +106,8 @@ def test_a_file_of_a_refused_commit_is_fsynced_when_it_comes_again(tmp_path, syn
     with pytest.raises(CommitConflict), moved("T", file.parent, [written_file(part, file.name)]):
         raise CommitConflict("another writer was first")
     assert not file.exists()
-    synced_paths.clear()
     append(file.parent, "mon")
-    file.write_bytes(b"another file")
-    added = {"path": file.name, "size": file.stat().st_size, "modificationTime": 0, "dataChange": True}
-    put_commit(file.parent, 1, [{"add": {**added, "partitionValues": {"day": "mon"}}}])
-    make_durable(file.parent, 0)
-    assert file in synced_paths
+    assert is_fsynced_when_added(file, synced_paths)
 
 
 def test_drop_whose_fsync_failed_leaves_the_table(tmp_path, monkeypatch):

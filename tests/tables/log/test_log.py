@@ -19,8 +19,8 @@ from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamage
 from mirror_engine.results import utc
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log.commit import create_table, put_commit
-from mirror_engine.tables.log.record import carried, history_entry, now_ms, to_metadata
-from mirror_engine.tables.log.snapshot import NewestRecord, history, open_log
+from mirror_engine.tables.log.record import history_entry, now_ms
+from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.tables_folder import TablesFolder
 
 SIMPLE = schema_of("Id", "City:string")
@@ -88,32 +88,6 @@ def test_a_folder_without_commits_is_no_table(tmp_path):
     assert open_log(tmp_path / "file") is None
 
 
-def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(tmp_path):
-    folder = made(tmp_path / "T")
-    for number in range(4):
-        foreign_append(folder, number)
-    commit_without_rows(known_log(folder), record(1))
-    DeltaTable(str(folder)).create_checkpoint()
-    for number in range(5):
-        commit(folder, number).unlink()
-    for number in (8, 9):
-        foreign_append(folder, number)
-    state = known_log(folder).snapshot()
-    assert (state.version, state.record, state.record_version) == (7, scenario(1).head(), 5)
-    assert known_log(folder).table.transaction_version(record().application) == 1
-    commit(folder, 5).unlink()
-    assert known_log(folder).newest_record() == NewestRecord()
-
-
-def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path):
-    folder = made(tmp_path / "T")
-    foreign_append(folder, 1)
-    put_commit(folder, 2, [{"commitInfo": {"userMetadata": carried(to_metadata(record()), 0, None)}}])
-    log = known_log(folder)
-    assert (log.version, log.snapshot().record_version) == (2, 0)
-    assert [entry.files for entry in history(folder, None)] == [(), (), ()]
-
-
 def test_a_version_is_written_by_one_writer_only(tmp_path):
     folder = made(tmp_path / "T")
     log = known_log(folder)
@@ -150,18 +124,6 @@ def test_in_commit_timestamps_rise_whatever_the_clock_says(tmp_path):
     evolved(known_log(folder), schema_of("Id", "City:string", "new"))
     said = [json.loads(commit(folder, version).read_text().splitlines()[0]) for version in (2, 3)]
     assert [each["commitInfo"]["inCommitTimestamp"] for each in said] == [ahead + 1, ahead + 2]
-
-
-def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path):
-    create_table(tmp_path, schema_of("Id!", "day:string", partitions=["day"]), record())
-    evolved(known_log(tmp_path), schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
-    log = known_log(tmp_path)
-    names = log.physical_names
-    assert (names["Id"], names["day"]) == ("Id", "day")
-    assert names["Qty (kg)"].startswith("col-")
-    assert log.schema == schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"])
-    assert log.table.metadata().configuration["delta.columnMapping.maxColumnId"] == "3"
-    assert evolved(log, log.schema) == 1
 
 
 def test_a_key_far_to_the_right_has_statistics(tmp_path):
@@ -227,15 +189,6 @@ def test_a_commit_of_another_program_may_say_anything_of_itself(without_spark, l
     commit(folder, 1).write_bytes(b"\n".join([*kept, line]))
     state = without_spark.snapshot("dbo/T")
     assert (state.version, state.record_version) == (1, 0)
-
-
-def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(without_spark):
-    folder = made(without_spark.path("dbo/T"))
-    foreign_append(folder, 1)
-    write_checkpoint(folder)
-    commit(folder, 1).write_bytes(b'{"commitInfo": {')
-    with pytest.raises(TableDamaged, match="commit 1 of its Delta log is cut off or damaged"):
-        without_spark.snapshot("dbo/T")
 
 
 def test_an_empty_newest_commit_is_damage_to_all_who_read(without_spark):

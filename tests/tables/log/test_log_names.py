@@ -52,9 +52,3 @@ def test_name_of_a_commit_or_checkpoint_says_its_version(name, found):
 )
 def test_version_of_a_file_is_that_of_its_commit(name, version):
     assert version_of(name) == version
-
-
-def test_names_that_are_made_are_names_that_are_known():
-    assert log_file(commit_name(7)) == LogFile(7, is_commit=True, parts=0)
-    assert [log_file(name) for name in checkpoint_names(7)] == [LogFile(7, is_commit=False, parts=0)]
-    assert [log_file(name) for name in checkpoint_names(7, 2)] == [LogFile(7, is_commit=False, parts=2)] * 2

@@ -15,14 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from delta_scenario import schema_of
 from deltalake import DeltaTable, write_deltalake
-from obstore.exceptions import GenericError
-from obstore.store import LocalStore
+from store_twin import URL, store_of_tables
 
 from mirror_engine.errors import CommitConflict, RootLocked, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.landing_zone.progress import Applied, Progress
-from mirror_engine.storage.object_store import ObjectStorage
-from mirror_engine.storage.requests import Requests
-from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.base import BatchRecord
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import StagedChanges
@@ -35,36 +31,10 @@ from mirror_engine.tables.log.table_path import StorePath, file_in, parquet_sour
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
-URL = S3Url("bucket", "", "root/Tables")
-
-
-class Faulty:
-    """An obstore store whose nth call fails: refused, or done with its answer lost."""
-
-    def __init__(self, store):
-        self._store = store
-        self.calls, self.fails_at, self.is_done = [], (), False
-
-    def __getattr__(self, name):
-        method = getattr(self._store, name)
-
-        def call(*arguments, **options):
-            self.calls.append((name, arguments[0] if arguments else ""))
-            fails = len(self.calls) in self.fails_at
-            if fails and not self.is_done:
-                raise GenericError("refused")
-            found = method(*arguments, **options)
-            if fails:
-                raise GenericError("the answer was lost")
-            return found
-
-        return call
-
 
 @pytest.fixture
-def lossy(tmp_path):
-    (tmp_path / "store").mkdir()
-    return Faulty(LocalStore(tmp_path / "store"))
+def lossy(tmp_path, monkeypatch):
+    return store_of_tables(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -73,10 +43,8 @@ def far_disk(tmp_path, lossy):  # noqa: ARG001 - it makes the folder
 
 
 @pytest.fixture
-def tables(lossy, monkeypatch, tmp_path):
+def tables(lossy, tmp_path):  # noqa: ARG001 - they are there
     """`ROOT/Tables` in a store; deltalake reaches the same files on disk."""
-    monkeypatch.setattr(S3Url, "object_store", lambda _: lossy)
-    monkeypatch.setattr(table_path, "open_storage", lambda _: ObjectStorage(URL, lossy, Requests()))
     return TablesFolder(URL, tmp_path / "scratch")
 
 
@@ -142,9 +110,9 @@ def test_a_folder_without_a_log_is_no_table(tables, far_disk):
 def test_look_for_a_table_takes_one_request_behind_all_commits(tables, lossy, far_disk):
     append(far_disk / "dbo/T", 1)
     DeltaTable(str(far_disk / "dbo/T")).create_checkpoint()
-    lossy.calls.clear()
+    lossy.asked.clear()
     assert is_table(tables.path("dbo/T"))
-    assert lossy.calls == [("list", "dbo/T/_delta_log")]
+    assert lossy.asked == [("list", "dbo/T/_delta_log")]
 
 
 def test_a_version_is_written_by_one_writer_only(tables):
@@ -161,7 +129,7 @@ def test_a_commit_that_failed_is_made_where_only_its_answer_was_lost(tables, los
     lossy.fails_at, lossy.is_done = {1}, is_done
     with nullcontext() if is_done else pytest.raises(StorageUnavailable):
         put_commit(tables.path("dbo/T"), 0, [{"commitInfo": {}}])
-    assert [name for name, _ in lossy.calls] == ["put", "get"]
+    assert [name for name, _ in lossy.asked] == ["put", "get"]
     assert is_table(tables.path("dbo/T")) == is_done
 
 
@@ -169,7 +137,7 @@ def test_a_stamp_of_a_log_that_cannot_be_looked_through_is_none(tables, lossy, f
     for number in range(3):
         append(far_disk / "dbo/T", number)
     assert tables.log_stamp("dbo/T", 0).startswith("2 ")
-    lossy.fails_at = {len(lossy.calls) + 1}
+    lossy.fails_at = {len(lossy.asked) + 1}
     assert tables.log_stamp("dbo/T", 0) == ""
 
 
@@ -183,7 +151,7 @@ def test_data_files_stay_where_it_is_not_known_whether_their_table_was_created(
     create = StorePath.create
 
     def put(path, content):
-        lossy.calls.clear()
+        lossy.asked.clear()
         lossy.fails_at, lossy.is_done = {1, 2}, is_done
         create(path, content)
 
@@ -192,7 +160,7 @@ def test_data_files_stay_where_it_is_not_known_whether_their_table_was_created(
         create_with_files(
             "dbo/T", tables.path("dbo/T"), batch, BatchRecord("mirror", "", Progress("g", "1:1"), "", Applied()), {}
         )
-    assert [name for name, _ in lossy.calls] == ["put", "get"]
+    assert [name for name, _ in lossy.asked] == ["put", "get"]
     assert seen(far_disk / "dbo/T") == ([1] if is_done else None)
     assert len(list((far_disk / "dbo/T").glob("part-*"))) == 1
 
@@ -200,12 +168,12 @@ def test_data_files_stay_where_it_is_not_known_whether_their_table_was_created(
 def test_listings_know_sizes_and_times(tables, far_disk, lossy):
     append(far_disk / "dbo/T", 1)
     (file,) = tables.path("dbo/T").rglob("*.parquet")
-    lossy.calls.clear()
+    lossy.asked.clear()
     on_disk = (far_disk / file.path).stat()
     assert file.stat()[:2] == (on_disk.st_size, pytest.approx(on_disk.st_mtime_ns, abs=1e6))
-    assert lossy.calls == []
+    assert lossy.asked == []
     assert file.exists()
-    assert [name for name, _ in lossy.calls] == ["head"]
+    assert [name for name, _ in lossy.asked] == ["head"]
 
 
 def test_data_files_that_a_log_names_are_looked_for(tables, far_disk):
@@ -309,11 +277,11 @@ def test_a_drop_shows_the_table_whole_or_not_at_all_wherever_it_ends(tables, los
     while not ended:
         steps += 1
         folder = log_of(far_disk, checkpoint=checkpoint)
-        lossy.calls.clear()
+        lossy.asked.clear()
         lossy.fails_at, lossy.is_done = {steps}, is_done
         try:
             tables.drop("dbo/T")
-            ended = len(lossy.calls) < steps
+            ended = len(lossy.asked) < steps
         except StorageUnavailable:
             assert seen(folder) in (whole, None)
             lossy.fails_at = ()
@@ -461,7 +429,7 @@ def test_what_the_driver_staged_is_uploaded_for_executors_and_removed_again(tabl
             assert pq.read_table(source).to_pydict() == {"c0": [1]}
     assert list(shared.rglob("*")) == []
     assert [path.name for path in staged.folder.iterdir()] == ["part-00000.parquet"]
-    assert {name for name, _ in lossy.calls} >= {"put", "delete"}
+    assert {name for name, _ in lossy.asked} >= {"put", "delete"}
 
 
 def test_executors_open_the_store_with_credentials_of_their_own(tables, monkeypatch):

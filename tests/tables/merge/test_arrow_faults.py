@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_protocol import protocol_faults
-from delta_scenario import Scenario, evolved, known_log, schema_of
+from delta_scenario import Scenario, known_log, schema_of
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from marking import marking
 from shop import Shop, row
 
@@ -37,46 +37,35 @@ def arrow_table(local):
     return Scenario(local, SIMPLE, ["Id"])
 
 
-def folder_of(table):
-    return table.writer.path(table.table)
-
-
-@pytest.mark.parametrize("interval", ["0", "-5", "abc", ""])
-def test_odd_checkpoint_interval_of_others_costs_no_commit(arrow_table, interval):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*(("delta.checkpointInterval", each) for each in ("0", "-5", "abc", "")), (log_commit._INDEXED, "x")],
+)
+def test_odd_property_of_others_costs_no_commit(arrow_table, name, value):
     arrow_table.change((0, 1, "Linz"))
-    log = known_log(folder_of(arrow_table))
-    described = log_commit._described(log, list(log.fields.values()), {"delta.checkpointInterval": interval})
-    put_commit(log.folder, 2, described)
+    log = arrow_table.log()
+    put_commit(log.folder, 2, log_commit._described(log, list(log.fields.values()), {name: value}))
     arrow_table.version = 2
     arrow_table.change((1, 1, "Wels"))
     assert arrow_table.found() == [(1, "Wels")]
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), MemoryError(), type("PanicException", (BaseException,), {})("x")])
-def test_failing_checkpoint_leaves_the_commit(arrow_table, monkeypatch, error):
+@pytest.mark.parametrize("change", [(1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)], ids=["merge", "append", "no rows"])
+@pytest.mark.parametrize("error", [DeltaError("x"), MemoryError(), type("PanicException", (BaseException,), {})("x")])
+def test_failing_checkpoint_leaves_the_commit(arrow_table, monkeypatch, error, change):
     def fail(_):
         raise error
 
     monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "3")
     monkeypatch.setattr(DeltaTable, "create_checkpoint", fail)
     arrow_table.change((0, 1, "Linz"))
-    arrow_table.change((1, 1, "Wels"))
-    assert arrow_table.found() == [(1, "Wels")]
-
-
-@pytest.mark.parametrize("size", ["x", ""])
-def test_odd_count_of_indexed_columns_is_the_default(arrow_table, size):
-    arrow_table.change((0, 1, "Linz"))
-    log = known_log(folder_of(arrow_table))
-    put_commit(log.folder, 2, log_commit._described(log, list(log.fields.values()), {log_commit._INDEXED: size}))
-    arrow_table.version = 2
-    arrow_table.change((1, 1, "Wels"))
-    assert arrow_table.found() == [(1, "Wels")]
+    assert arrow_table.change(change).version == 2
+    assert arrow_table.writer.snapshot("dbo/T").record_version == 2
 
 
 def test_append_only_table_takes_inserts_and_compaction(arrow_table):
     arrow_table.change((0, 1, "Linz"))
-    log = known_log(folder_of(arrow_table))
+    log = arrow_table.log()
     put_commit(log.folder, 2, log_commit._described(log, list(log.fields.values()), {"delta.appendOnly": "true"}))
     arrow_table.version = 2
     arrow_table.change((0, 2, "Wels"))
@@ -97,7 +86,7 @@ def eager_index(tmp_path, monkeypatch):
 
 
 def looked_up(index, table, *keys):
-    log = known_log(folder_of(table))
+    log = table.log()
     (file,) = log.data_files()
     return index.find(log, file, table.schema.names[0], np.array(keys))
 
@@ -133,7 +122,7 @@ def test_index_is_of_the_column_in_the_file(local, eager_index):
     table = Scenario(local, schema_of("a b:long", "c d:long"), ["a b"])
     table.change(*((0, key, 100 - key) for key in range(50)))
     assert looked_up(eager_index, table, 30)[1].tolist() == [30]
-    log = known_log(folder_of(table))
+    log = table.log()
     first, second = log.fields.values()
     swapped = [{**first, "name": "c d"}, {**second, "name": "a b"}]
     put_commit(log.folder, log.version + 1, log_commit._described(log, swapped, log.configuration))
@@ -154,7 +143,7 @@ def test_compaction_stops_at_a_commit_of_others(local, monkeypatch):
         real(*arguments)
         calls.append(arguments)
         if len(calls) == 1:
-            DeltaTable(str(folder_of(table))).delete('"Id" = 1 or "Id" = 3')
+            DeltaTable(str(table.folder)).delete('"Id" = 1 or "Id" = 3')
 
     monkeypatch.setattr(compaction, "commit_maintenance", commit)
     local.maintain("dbo/T", 168.0)
@@ -217,7 +206,7 @@ def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, request
     table.change(*((0, key, "Linz") for key in range(10)))
     table.change((1, 1, "Wels"))
     table.change((1, 2, "Enns"))
-    folder = folder_of(table)
+    folder = table.folder
     for file in [*folder.glob("*.parquet"), *folder.glob("*.bin")]:
         os.utime(file, (time.time() - 30 * DAY,) * 2)
     put_commit(folder, table.version + 1, [{"txn": {"appId": "other", "version": 1}}])
@@ -236,7 +225,7 @@ def test_vacuum_reads_only_new_commits_if_the_checkpoint_names_all_files(local, 
     table, read = Scenario(local, SIMPLE, ["Id"]), []
     for key in range(6):
         table.change((4, 1, f"{key}"))
-    folder = folder_of(table)
+    folder = table.folder
     assert (folder / f"_delta_log/{4:020}.checkpoint.parquet").exists()
     for file in folder.glob("*.parquet"):
         os.utime(file, (time.time() - 30 * DAY,) * 2)
@@ -255,7 +244,7 @@ def test_vacuum_keeps_every_vector_of_a_file_that_a_checkpoint_names(local, mark
     table.change(*((0, key, "Linz") for key in range(10)))
     for key in range(5):
         table.change((2, key, None))
-    folder = folder_of(table)
+    folder = table.folder
     for version in range(4):
         (folder / f"_delta_log/{version:020}.json").unlink()
     vectors = [*folder.glob("*.bin")]
@@ -276,7 +265,7 @@ def marked(local, marking):  # noqa: ARG001 - rows are marked
     table.change(*((0, key, "Linz") for key in range(10)))
     for key in range(1, 4):
         table.change((2, key, None))
-    known_log(folder_of(table)).table.create_checkpoint()
+    table.log().table.create_checkpoint()
     return table
 
 
@@ -293,14 +282,14 @@ def goes_on(table):
 
 
 def test_checkpoint_is_found_without_its_hint(marked):
-    folder = folder_of(marked)
+    folder = marked.folder
     drop_commits(folder, marked.version)
     (folder / "_delta_log/_last_checkpoint").unlink()
     assert goes_on(marked) == [0, 4, 6, 7, 8, 9]
 
 
 def test_old_hint_is_no_obstacle(marked):
-    folder = folder_of(marked)
+    folder = marked.folder
     hint = folder / "_delta_log/_last_checkpoint"
     old, version = hint.read_bytes(), marked.version
     marked.change((2, 9, None))
@@ -313,7 +302,7 @@ def test_old_hint_is_no_obstacle(marked):
 
 @pytest.mark.parametrize("has_hint", [False, True])
 def test_checkpoint_in_parts_is_read(marked, has_hint):
-    folder, version = folder_of(marked), marked.version
+    folder, version = marked.folder, marked.version
     whole = folder / f"_delta_log/{version:020}.checkpoint.parquet"
     rows = pq.read_table(whole)
     for part in (1, 2):
@@ -327,16 +316,9 @@ def test_checkpoint_in_parts_is_read(marked, has_hint):
 
 
 def test_part_of_a_checkpoint_alone_is_none(marked):
-    folder, version = folder_of(marked), marked.version
+    folder, version = marked.folder, marked.version
     marked.change((2, 9, None))
     part = folder / f"_delta_log/{marked.version:020}.checkpoint.{1:010}.{2:010}.parquet"
     pq.write_table(pa.table({"txn": pa.nulls(1)}), part)
     assert version == marked.version - 1
     assert goes_on(marked) == [0, 4, 6, 7, 8]
-
-
-def test_evolution_beside_vectors_conforms(marked):
-    evolved(known_log(folder_of(marked)), schema_of("Id:long", "City:string", "Zip:string"))
-    marked.schema, marked.version = schema_of("Id:long", "City:string", "Zip:string"), marked.version + 1
-    marked.change((1, 6, "Wels", "4600"))
-    assert protocol_faults(folder_of(marked)) == []

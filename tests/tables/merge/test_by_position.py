@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 from delta_protocol import protocol_faults, read_history
-from delta_scenario import PARTITIONS, Scenario, known_log, passthrough_rows, schema_of
+from delta_scenario import PARTITIONS, Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 from seed import by_night
 
@@ -18,10 +18,6 @@ from mirror_engine.tables.merge import arrow, by_position, compaction
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 SIMPLE = schema_of("Id", "City:string")
-
-
-def files_of(table):
-    return known_log(table.writer.path(table.table)).data_files()
 
 
 @pytest.mark.parametrize(
@@ -43,10 +39,10 @@ def test_small_tables_never_get_vectors(local, monkeypatch):
     table = Scenario(local, SIMPLE, ["Id"])
     table.change(*((0, key, "Linz") for key in range(9)))
     table.change((1, 1, "Wels"))
-    assert DeltaTable(str(local.path(table.table))).protocol().min_reader_version == 1
+    assert DeltaTable(str(table.folder)).protocol().min_reader_version == 1
     monkeypatch.setattr(by_position, "VECTORS_FROM_ROWS", 9)
     table.change((1, 2, "Enns"))
-    assert [file.vector["cardinality"] for file in files_of(table) if file.vector] == [1]
+    assert [file.vector["cardinality"] for file in table.log().data_files() if file.vector] == [1]
 
 
 @pytest.mark.usefixtures("marking")
@@ -59,7 +55,7 @@ def test_vector_is_read_once_by_a_batch(local, keys, monkeypatch):
     monkeypatch.setattr(snapshot, "read_vector", lambda *given: read.append(given) or read_vector(*given))
     table.change((2, 2, "Linz"), (1, 3, "Linz"))
     assert len(read) == 1
-    assert [file.vector["cardinality"] for file in files_of(table) if file.vector] == [3]
+    assert [file.vector["cardinality"] for file in table.log().data_files() if file.vector] == [3]
 
 
 @pytest.mark.usefixtures("marking")
@@ -68,9 +64,9 @@ def test_vectors_off_rewrites_files(local):
     table = Scenario(local, SIMPLE, ["Id"])
     table.change(*((0, key, "Linz") for key in range(9)))
     table.change((1, 1, "Wels"))
-    (file,) = files_of(table)
+    (file,) = table.log().data_files()
     assert file.vector is None
-    assert DeltaTable(str(local.path(table.table))).protocol().min_reader_version == 1
+    assert DeltaTable(str(table.folder)).protocol().min_reader_version == 1
 
 
 @pytest.mark.usefixtures("marking")
@@ -79,9 +75,9 @@ def test_file_without_rows_left_is_removed(local):
     table.change((0, 1, "Linz"), (0, 2, "Wels"))
     table.change((2, 1, None))
     table.change((2, 2, None))
-    assert files_of(table) == []
+    assert table.log().data_files() == []
     assert table.found() == []
-    assert protocol_faults(local.path(table.table)) == []
+    assert protocol_faults(table.folder) == []
 
 
 def test_partition_folders_are_named_as_deltalake_names_them(local, tmp_path):
@@ -90,8 +86,7 @@ def test_partition_folders_are_named_as_deltalake_names_them(local, tmp_path):
     table.change(*((0, key, value) for key, value in enumerate(PARTITIONS)))
     write_deltalake(str(tmp_path / "other"), local.rows(table.table), partition_by=["ü.p"])
     ours, others = (
-        {path.parent.name for path in folder.glob("*/*.parquet")}
-        for folder in (local.path(table.table), tmp_path / "other")
+        {path.parent.name for path in folder.glob("*/*.parquet")} for folder in (table.folder, tmp_path / "other")
     )
     assert ours == others
     assert len(ours) == len(PARTITIONS)
@@ -103,7 +98,7 @@ def test_file_with_an_encoded_path_is_rewritten(local):
     table = Scenario(local, schema_of("Id", "p:string", partitions=["p"]), ["Id"])
     table.change(*((0, key, part) for key, part in enumerate(("a", "a", "ä", "ä", None, None))))
     table.change((2, 0, None), (2, 2, None), (2, 4, None))
-    assert {file.partition["p"] for file in files_of(table) if file.vector} == {"a", None}
+    assert {file.partition["p"] for file in table.log().data_files() if file.vector} == {"a", None}
     assert len(table.found()) == 3
 
 
@@ -112,7 +107,7 @@ def test_rewritten_and_new_rows_are_one_file(local):
     for key in range(3):
         table.change((0, key, "Linz"))
     table.change((1, 0, "Wels"), (1, 2, "Enns"), (0, 9, "Ried"))
-    assert sorted(file.rows for file in files_of(table)) == [1, 3]
+    assert sorted(file.rows for file in table.log().data_files()) == [1, 3]
 
 
 @pytest.mark.slow
@@ -120,18 +115,18 @@ def test_small_files_are_compacted_without_maintenance(local, monkeypatch):
     monkeypatch.setattr(arrow, "_COMMITS", 3)
     monkeypatch.setattr(compaction, "_CROWD", 3)
     table, most = Scenario(local, SIMPLE, ["Id"]), 0
-    commits = by_night(40, 200)
+    commits = by_night(20, 200)
     for key in range(commits):
         table.change((0, key, "Linz"))
-        most = max(most, len(files_of(table)))
+        most = max(most, len(table.log().data_files()))
     assert most <= 2 * compaction._CROWD + 1
     assert len(table.found()) == commits
-    assert {commit.information["operation"] for commit in read_history(local.path(table.table)).commits} == {
+    assert {commit.information["operation"] for commit in read_history(table.folder).commits} == {
         "CREATE TABLE",
         "WRITE",
         "OPTIMIZE",
     }
-    assert protocol_faults(local.path(table.table)) == []
+    assert protocol_faults(table.folder) == []
 
 
 def test_small_files_of_many_partitions_share_a_commit(local, monkeypatch):
@@ -140,9 +135,9 @@ def test_small_files_of_many_partitions_share_a_commit(local, monkeypatch):
     table = Scenario(local, schema_of("Id", "p:string", partitions=["p"]), ["Id"])
     for key in range(3):
         table.change(*((0, 10 * key + part, f"{part}") for part in range(5)))
-    operations = [commit.information["operation"] for commit in read_history(local.path(table.table)).commits]
+    operations = [commit.information["operation"] for commit in read_history(table.folder).commits]
     assert operations.count("OPTIMIZE") == 1
-    assert sorted(file.partition["p"] for file in files_of(table)) == [f"{part}" for part in range(5)]
+    assert sorted(file.partition["p"] for file in table.log().data_files()) == [f"{part}" for part in range(5)]
     assert len(table.found()) == 15
 
 
@@ -156,16 +151,6 @@ def test_fold_is_bounded_by_bytes_smallest_files_first(monkeypatch):
     assert [len(group) for group in compaction.crowded(files)] == [8]
 
 
-def test_passthrough_files_are_put_together_too(local, monkeypatch, tmp_path):
-    monkeypatch.setattr(arrow, "_COMMITS", 1)
-    monkeypatch.setattr(compaction, "_CROWD", 3)
-    table = Scenario(local, SIMPLE, ["Id"])
-    for key in range(4):
-        table.apply(passthrough_rows(tmp_path, table.file(SIMPLE.names, (0, key, "Linz"))))
-    assert sorted(file.rows for file in files_of(table)) == [1, 3]
-    assert len(table.found()) == 4
-
-
 @pytest.mark.parametrize("error", [None, MemoryError])
 def test_small_files_that_cannot_be_put_together_stay(local, monkeypatch, caplog, error):
     """The batch is committed: what fails afterwards is no failure of it."""
@@ -176,10 +161,10 @@ def test_small_files_that_cannot_be_put_together_stay(local, monkeypatch, caplog
     if error:
         monkeypatch.setattr(compaction, "write_together", Mock(side_effect=error))
     else:
-        files_of(table)[0].path.unlink()
+        table.log().data_files()[0].path.unlink()
     assert table.change((0, 2, "Wels")).applied_by == "append"
     assert "small files stay" in caplog.text
-    assert len(files_of(table)) == 2
+    assert len(table.log().data_files()) == 2
 
 
 def test_features_that_come_after_the_batch_stop_the_fold(local, monkeypatch):
@@ -196,8 +181,8 @@ def test_features_that_come_after_the_batch_stop_the_fold(local, monkeypatch):
 
     monkeypatch.setattr(ArrowWriter, "tidy", upgraded)
     table.change((0, 2, "Wels"))
-    assert len(files_of(table)) == 2
-    assert len(read_history(local.path(table.table)).commits) == 4, "created, two batches, upgraded"
+    assert len(table.log().data_files()) == 2
+    assert len(read_history(table.folder).commits) == 4, "created, two batches, upgraded"
 
 
 def test_not_null_is_checked_before_anything_is_written(local):

@@ -11,14 +11,13 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from delta_protocol import protocol_faults
-from delta_scenario import KEYS, Scenario, known_log, passthrough_rows, schema_of
+from delta_scenario import KEYS, Scenario, passthrough_rows, schema_of
 from deltalake import DeltaTable
 from independent_readers import content, fed
 
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_key
 from mirror_engine.tables.base import ChangeBatch
-from mirror_engine.tables.log import commit
 from mirror_engine.tables.merge import spark as spark_engine
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
@@ -84,10 +83,6 @@ class Turns:
         return next(self._turns).apply(*arguments)
 
 
-def folder_of(table):
-    return table.writer.path(table.table)
-
-
 def replayed(table, *batches, rows=()):
     """Apply batches, each in one commit; per version what `replay` says that its feed says."""
     expected, names = {}, table.schema.names
@@ -120,8 +115,7 @@ def read_by_spark(spark, folder):
     )
 
 
-@pytest.mark.parametrize("kind", KEYS)
-@pytest.mark.parametrize("form", ["rewritten", "marked"])
+@pytest.mark.parametrize(("form", "kind"), [*zip(itertools.cycle(["rewritten", "marked"]), KEYS, strict=False)])
 @pytest.mark.slow
 def test_arrow_feeds_random_changes_of_every_type(feeding_writer, request, form, kind):
     if form == "marked":
@@ -129,8 +123,8 @@ def test_arrow_feeds_random_changes_of_every_type(feeding_writer, request, form,
     table = Scenario(feeding_writer, schema_of(f"k:{kind}", f"c:{kind}", "v:long"), ["k"])
     cells = [*KEYS[kind], None]
     expected = replayed(table, *random_batches(random.Random(kind), [cells, cells, range(3)], 4))
-    assert read_by_deltalake(folder_of(table)) == expected
-    assert [fault for fault in protocol_faults(folder_of(table)) if not fault.startswith("statistics")] == []
+    assert read_by_deltalake(table.folder) == expected
+    assert [fault for fault in protocol_faults(table.folder) if not fault.startswith("statistics")] == []
 
 
 # inserts, key changes, duplicates, upserts, deletes and inserts again, nothing
@@ -144,16 +138,15 @@ LOG = [
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("form", ["rewritten", "marked"])
-@pytest.mark.parametrize("parts", [[], ["in City"]], ids=["whole", "partitioned"])
+@pytest.mark.parametrize(("form", "parts"), [("rewritten", []), ("marked", ["in City"])], ids=["whole", "partitioned"])
 def test_spark_reads_the_feed_of_mapped_tables_of_arrow(feeding_writer, spark, request, form, parts):
     if form == "marked":
         request.getfixturevalue("marking")
     table = Scenario(feeding_writer, schema_of("my Id", "in City:string", partitions=parts), ["my Id"])
     expected = replayed(table, *LOG)
     assert len(expected) == 4
-    assert read_by_spark(spark, folder_of(table)) == expected
-    assert protocol_faults(folder_of(table)) == []
+    assert read_by_spark(spark, table.folder) == expected
+    assert protocol_faults(table.folder) == []
 
 
 @pytest.mark.spark
@@ -167,11 +160,11 @@ def test_spark_reads_from_the_feed_of_each_commit_what_replay_does(fresh, spark,
     table = Scenario(engine, schema_of(names[0], f"{names[1]}:string", partitions=parts), names[:1])
     expected = replayed(table, *LOG)
     assert len(expected) == 4
-    assert read_by_spark(spark, folder_of(table)) == expected
+    assert read_by_spark(spark, table.folder) == expected
     if form == "marked rows":
-        assert list(folder_of(table).glob("deletion_vector*"))
+        assert list(table.folder.glob("deletion_vector*"))
     else:
-        assert protocol_faults(folder_of(table)) == []
+        assert protocol_faults(table.folder) == []
 
 
 @pytest.mark.slow
@@ -183,13 +176,13 @@ def test_backtick_in_a_column_name_does_not_halt_the_feed_on_spark(tmp_path, nam
     table = Scenario(writer, schema_of(names[0], f"{names[1]}:string"), names[:1])
     table.apply()
     if wanted == "keep":
-        DeltaTable(str(folder_of(table))).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+        DeltaTable(str(table.folder)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
         table.version = writer.snapshot("dbo/T").version
     since = table.version
     expected = replayed(table, *LOG)
     assert len(expected) == 4
-    assert read_by_deltalake(folder_of(table), since) == expected
-    faults = protocol_faults(folder_of(table))
+    assert read_by_deltalake(table.folder, since) == expected
+    faults = protocol_faults(table.folder)
     assert [
         fault for fault in faults if not fault.startswith("features")
     ] == []  # deltalake's own, where it set the feed
@@ -209,7 +202,7 @@ def test_files_added_unchanged_are_inserts_of_the_feed(feeding_writer, tmp_path,
     outcome = feeding_writer.apply("dbo/T", ChangeBatch((added,), SIMPLE, ("Id",)), table.record(added))
     assert outcome.applied_by == "passthrough"
     said, _ = net_changes([], [(0, 1, "Linz"), (0, 2, "Wels")], SIMPLE.names, ["Id"])
-    assert read_by_deltalake(folder_of(table)) == {outcome.version: said}
+    assert read_by_deltalake(table.folder) == {outcome.version: said}
 
 
 @pytest.mark.slow
@@ -218,7 +211,7 @@ def test_change_data_stays_as_long_as_old_data_files_do(feeding_writer):
     table.change((0, 1, "Linz"))
     table.change((1, 1, "Wels"))
     table.change((1, 1, "Enns"))
-    folder = folder_of(table)
+    folder = table.folder
     older, newer = sorted((folder / "_change_data").rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
     os.utime(older, (time.time() - 2 * 86_400,) * 2)
     feeding_writer.maintain("dbo/T", 24.0)
@@ -234,7 +227,7 @@ def test_a_feed_that_somebody_else_turned_on_ends_only_where_that_is_asked_for(t
     writer = ArrowWriter(tmp_path / "Tables", tmp_path / "scratch", wanted)
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    folder = folder_of(table)
+    folder = table.folder
     if wanted != "on":
         DeltaTable(str(folder)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     table.version = writer.snapshot("dbo/T").version
@@ -257,25 +250,11 @@ def test_feed_begins_with_the_next_change(feeding_writer):
         "WRITE",
         "CREATE TABLE",
     ]
-    found = pa.table(DeltaTable(str(folder_of(table))).load_cdf(starting_version=2))
+    found = pa.table(DeltaTable(str(table.folder)).load_cdf(starting_version=2))
     assert fed(found) == expected
+    assert protocol_faults(table.folder) == []
     table.change((1, 1, "Graz"))
     assert feeding_writer.history("dbo/T", limit=1)[0].version == 3
-
-
-@pytest.mark.parametrize(("names", "reader", "writer"), [(("Id",), 1, 7), (("my Id",), 2, 5)])
-def test_a_feed_asks_readers_for_nothing(tmp_path, names, reader, writer):
-    schema = schema_of(*names)
-    created, evolved = tmp_path / "created", tmp_path / "evolved"
-    record = Scenario(None, schema).record()
-    commit.create_table(created, schema, record, properties=commit.wanted_properties("on", 7))
-    commit.create_table(evolved, schema, record)
-    log = known_log(evolved)
-    commit.evolve(log, commit.evolution(log, schema, (), "on"))
-    for folder in (created, evolved):
-        assert protocol_faults(folder) == []
-        protocol = DeltaTable(str(folder)).protocol()
-        assert (protocol.min_reader_version, protocol.min_writer_version) == (reader, writer)
 
 
 @pytest.mark.slow

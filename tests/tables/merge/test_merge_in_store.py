@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import Scenario, known_log, schema_of
+from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 from store_twin import writer_in_store
 
@@ -54,10 +54,6 @@ def unfolded(monkeypatch):
     monkeypatch.setattr("mirror_engine.tables.merge.arrow._COMMITS", 10**9)
 
 
-def log_of(table):
-    return known_log(table.writer.path(table.table))
-
-
 @pytest.mark.usefixtures("unfolded")
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_small_data_files_are_read_at_once(twin, keys):
@@ -99,7 +95,7 @@ def test_vectors_and_footers_of_marked_files_are_read_at_once(twin):
     for first in range(0, 3 * FILES, 3):
         table.change(*map(row, range(first, first + 3)))
     table.change(*((2, key, "Linz", 0.0) for key in range(0, 3 * FILES, 3)))
-    assert sum(file.vector is not None for file in log_of(table).data_files()) == FILES
+    assert sum(file.vector is not None for file in table.log().data_files()) == FILES
     with store.counting(SECONDS):
         table.change(*((2, key, "Linz", 0.0) for key in range(1, 3 * FILES, 3)))
     in_order = [path.partition("/T/")[2][:4] for kind, path in store.asked if kind == "get_range"]
@@ -121,7 +117,7 @@ def test_vectors_and_footers_of_marked_files_are_read_at_once(twin):
 )
 def test_a_tables_files_are_read_at_once(twin, look, monkeypatch):
     writer, store = twin
-    log = log_of(table_of_files(writer))
+    log = table_of_files(writer).log()
     if look is count_rows:
         files = [replace(file, rows=None) for file in log.data_files()]
         monkeypatch.setattr(DeltaLog, "add_actions", pa.table({"num_records": pa.array([None])}))
@@ -135,7 +131,7 @@ def test_a_tables_files_are_read_at_once(twin, look, monkeypatch):
 @pytest.mark.usefixtures("unfolded")
 def test_limited_read_reads_no_further_file(twin):
     writer, store = twin
-    log = log_of(table_of_files(writer))
+    log = table_of_files(writer).log()
     with store.counting():
         assert read_rows(log, 2).num_rows == 2
     assert store.kinds("part-") == {"get_range": 2}
@@ -147,7 +143,7 @@ def test_rows_read_at_once_are_bounded(twin, monkeypatch, rows, most):
     writer, store = twin
     table = table_of_files(writer)
     monkeypatch.setattr(counted, "_ROWS_AT_ONCE", rows)
-    log = log_of(table)
+    log = table.log()
     keys = pa.table({"Id": pa.array(range(FILES), pa.int32())})
     with store.counting(SECONDS):
         held = counted.held_rows(keys, counted.key_codes(keys), log)
@@ -159,7 +155,7 @@ def test_rows_read_at_once_are_bounded(twin, monkeypatch, rows, most):
 @pytest.mark.parametrize("of_files", [1.5, 3.5])
 def test_bytes_read_ahead_are_bounded(twin, monkeypatch, of_files):
     writer, store = twin
-    log = log_of(table_of_files(writer))
+    log = table_of_files(writer).log()
     size = max(file.size for file in log.data_files())
     monkeypatch.setattr(snapshot, "_AHEAD_BYTES", int(of_files * size))
     with store.counting(SECONDS):
@@ -173,7 +169,7 @@ def test_large_file_is_read_by_row_groups(twin, tmp_path, monkeypatch):
     writer, store = twin
     for limit in ("FIRST_BYTES", "TAIL_BYTES"):
         monkeypatch.setattr(remote, limit, 1)
-    log = log_of(table_of_files(writer, files=1))
+    log = table_of_files(writer, files=1).log()
     (file,) = log.data_files()
     place = tmp_path / "store" / file.path.path
     ids = random.Random(1).sample(range(2**31), 3 * GROUP)
@@ -194,7 +190,7 @@ def test_damaged_data_file_is_reported(twin, tmp_path, monkeypatch, missing, who
     writer, _ = twin
     if not whole:
         monkeypatch.setattr(snapshot, "_AHEAD_BYTES", 0)
-    log = log_of(table_of_files(writer, files=3))
+    log = table_of_files(writer, files=3).log()
     place = tmp_path / "store" / log.data_files()[1].path.path
     place.unlink() if missing is None else place.write_bytes(missing)
     with pytest.raises(TableDamaged):
@@ -203,7 +199,7 @@ def test_damaged_data_file_is_reported(twin, tmp_path, monkeypatch, missing, who
 
 def test_size_in_the_log_that_is_wrong_is_reported(twin, monkeypatch):
     writer, _ = twin
-    log = log_of(table_of_files(writer, files=1))
+    log = table_of_files(writer, files=1).log()
     (file,) = log.data_files()
     monkeypatch.setattr(DeltaLog, "data_files", lambda *_: [replace(file, size=10**8)])  # too large to be read whole
     with pytest.raises(TableDamaged, match="but it is truncated"):

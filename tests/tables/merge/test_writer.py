@@ -33,17 +33,6 @@ def test_a_table_of_any_name_can_be_written(fresh):
 
 
 @pytest.mark.spark
-def test_spark_reads_what_was_written(fresh, spark):
-    table = Scenario(fresh, schema_of("Id!", "a b:string", "day:string", partitions=["day"]), ["Id"])
-    table.change((0, 1, "x", "m o"), (0, 2, "y", None))
-    table.schema = schema_of("Id!", "a b:string", "n:timestamp_ntz", "day:string", partitions=["day"])
-    table.change((1, 2, "z", None, "%"))
-    found = spark.read.format("delta").load(str(fresh.path("dbo/T")))
-    assert sorted(map(tuple, found.collect())) == table.found()
-    assert found.columns == ["Id", "a b", "n", "day"]
-
-
-@pytest.mark.spark
 def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh, spark):
     """LZ-1.11; deltalake adds files to such a table."""
     table = Scenario(fresh, SIMPLE, ["Id"])
