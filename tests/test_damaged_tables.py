@@ -83,7 +83,6 @@ DAMAGES = {
         REBUILD,
     ),
 }
-ALL_DAMAGES = pytest.mark.parametrize(("damage", "fault", "remedy"), DAMAGES.values(), ids=DAMAGES)
 
 
 def is_halted(table, fault, remedy):
@@ -93,8 +92,9 @@ def is_halted(table, fault, remedy):
     return True
 
 
-@ALL_DAMAGES
-def test_a_damaged_log_halts_its_table_alone_with_reason_and_help(long_lake, damage, fault, remedy):
+@pytest.mark.parametrize(("damage", "fault", "remedy"), DAMAGES.values(), ids=DAMAGES)
+def test_damaged_log_halts_its_table_alone_until_it_is_rebuilt(long_lake, damage, fault, remedy):
+    """With reason and help; the ledger is lost, too, so that nothing says what was applied."""
     long_lake.orders("Other").land_parquet(NO_ROWS)
     damage(long_lake)
     assert is_halted(long_lake.status(), fault, remedy)
@@ -105,6 +105,15 @@ def test_a_damaged_log_halts_its_table_alone_with_reason_and_help(long_lake, dam
     assert is_halted(long_lake.status(), fault, remedy)
     assert long_lake.sync().result is RunResult.NEEDS_ATTENTION
     assert not [event for event in long_lake.events if isinstance(event, TableDropped)]
+    long_lake.begin()
+    with long_lake.mirror() as mirror:
+        with pytest.raises(UsageError, match="not known which files were applied"):
+            mirror.rebuild(["Orders"], replay=True)
+        dropped = mirror.rebuild(["Orders"], replay=True, lose_rows=True).dropped
+        assert [each.table for each in dropped] == ["Orders"]
+        assert mirror.history().changes[0].change == "dropped"
+    assert long_lake.sync().result is RunResult.CAUGHT_UP
+    assert long_lake.status().watermarks == {"": 6}
 
 
 @pytest.mark.parametrize(("damage", "fault", "remedy"), [each for each in DAMAGES.values() if each[2] != REBUILD])
@@ -128,26 +137,14 @@ def test_what_is_advised_helps_while_the_engine_runs(long_lake, damage, fault, r
         assert running.last.failures == {}
 
 
-@pytest.mark.parametrize("damage", [damage for damage, *_ in DAMAGES.values()], ids=DAMAGES)
-@pytest.mark.parametrize("ledger", ["kept", "lost"])
-def test_damaged_table_is_rebuilt_from_its_archive_without_a_loss(long_lake, damage, ledger):
-    """What the help leads to, also where the ledger is lost, too: then nothing says what was applied."""
-    long_lake.land()
-    long_lake.sync()
-    before = long_lake.status().watermarks
-    long_lake.commit(6).unlink()  # the newest commit is version 5 again, as the damages want it
-    damage(long_lake)
+@pytest.mark.parametrize("damage", ["newest cut", "another format", "only checkpoint cut"])
+def test_damaged_table_is_rebuilt_without_a_loss_by_its_ledger(long_lake, damage):
+    DAMAGES[damage][0](long_lake)
     long_lake.begin()
-    if ledger == "lost":
-        shutil.rmtree(long_lake.root / ENGINE)
-        with long_lake.mirror() as mirror, pytest.raises(UsageError, match="not known which files were applied"):
-            mirror.rebuild(["Orders"], replay=True)
     with long_lake.mirror() as mirror:
-        dropped = mirror.rebuild(["Orders"], replay=True, lose_rows=ledger == "lost").dropped
-        assert [each.table for each in dropped] == ["Orders"]
-        assert mirror.history().changes[0].change == "dropped"
+        assert [each.table for each in mirror.rebuild(["Orders"], replay=True).dropped] == ["Orders"]
     assert long_lake.sync().result is RunResult.CAUGHT_UP
-    assert long_lake.status().watermarks == before
+    assert long_lake.status().watermarks == {"": 5}
 
 
 def test_damaged_table_without_a_ledger_is_not_taken_for_fabrics(long_lake):

@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pyarrow as pa
 import pytest
+from seed import by_night
 from shop import NO_STOP, Shop, name, row
 from small_disk import SmallDisk, read_only, run, small_disk
 from store_publisher import StorePublisher
@@ -48,7 +49,7 @@ def tried(shop):
 @pytest.mark.parametrize("first", [True, False], ids=["new tables", "known tables"])
 def test_full_disk_delays_and_loses_nothing(disk, first):
     met = set()
-    for free_pages in range(0 if first else 2, 96, 4):
+    for free_pages in range(0 if first else 2, 96, by_night(8, 4)):
         shop = shop_on(disk, f"shop{free_pages}")
         orders, other = shop.orders(), shop.orders("Other")
         for table in (orders, other):
