@@ -233,6 +233,7 @@ def test_maintenance_changes_no_row_and_loses_no_record(writer):
     after = writer.snapshot("dbo/T")
     assert (after.record, after.record_version) == (before.record, before.record_version)
     assert writer.applied_since("dbo/T", after, None) == applied
+    assert sorted(path for entry in writer.history("dbo/T") for path in entry.files) == sorted(applied.files)
     assert table.found() == [(0, "x"), (1, "x"), (2, "x")]
     table.change((1, 1, "y"))
     assert table.found() == [(0, "x"), (1, "y"), (2, "x")]
