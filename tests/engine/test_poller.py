@@ -12,7 +12,7 @@ from mirror_engine.config import Config
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import Severity
-from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUsable, ZoneListing
+from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUsable
 from mirror_engine.landing_zone.metadata import PartnerEvents
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.storage.local import LocalStorage
@@ -20,7 +20,6 @@ from mirror_engine.storage.local import LocalStorage
 ZONE = "Files/LandingZone"
 FIRST = "00000000000000000001.parquet"
 SECOND = "00000000000000000002.parquet"
-ITEMS = TableName("", "Items")
 KEYED = b'{"keyColumns": ["Id"]}'
 
 
@@ -92,18 +91,6 @@ def recreate(storage, path):
 
 
 class TestZone:
-    def test_a_zone_that_is_not_there_yet_is_no_emptied_one(self):
-        assert look(WatchedStorage()) == ZoneListing(ZONE, "")
-        emptied = zone_with(f"Items/{FIRST}")
-        emptied.delete(f"{ZONE}/Items")
-        assert look(emptied).identity
-
-    def test_a_zone_that_cannot_be_listed_is_an_error(self):
-        storage = zone_with(f"Items/{FIRST}")
-        storage.broken.add(ZONE)
-        with pytest.raises(StorageUnavailable, match="broken"):
-            look(storage)
-
     @pytest.mark.parametrize("comes_back", [False, True])
     def test_a_zone_that_goes_away_while_it_is_listed_is_an_error(self, comes_back):
         storage = zone_with(f"Items/{FIRST}")
@@ -155,37 +142,6 @@ class TestPartnerEvents:
         assert folders(look(storage)) == ["Items"]
 
 
-class TestFiles:
-    def test_every_file_that_may_be_a_change_file_is_seen_by_path(self):
-        storage = zone_with(*(f"Items/{each}" for each in ("b.csv", FIRST, "day=1/a", "day=1/h=2/c", "x.tmp")))
-        (table,) = look(storage).tables
-        assert paths(table) == [FIRST, "b.csv", "day=1/a", "day=1/h=2/c", "x.tmp"]
-        assert (table.diagnostics, table.metadata) == ((), MetadataAbsent())
-
-    def test_hive_folders_are_searched_sixteen_levels_deep(self):
-        levels = [f"k{level}=1" for level in range(17)]
-        storage = zone_with(f"Items/{'/'.join(levels[:16])}/a", f"Items/{'/'.join(levels)}/b")
-        (table,) = look(storage).tables
-        assert paths(table) == [f"{'/'.join(levels[:16])}/a"]
-        assert said(table) == [("ME003", f"Items/{'/'.join(levels)}")]
-
-
-class TestDots:
-    def test_dot_in_a_table_folder_outside_a_schema_is_noted(self):
-        """It makes no schema: beginners mean `shop.schema/Items` (LZ-1.3)."""
-        storage = zone_with(*(f"{folder}/{FIRST}" for folder in ("shop.Items", "shop.schema/a.b", "Plain")))
-        plain, of_schema, dotted = sorted(look(storage).tables, key=lambda table: table.name.folder.casefold())[:3]
-        assert [said(table) for table in (plain, dotted, of_schema)] == [[], [], [("ME097", "shop.Items")]]
-        help = "if `shop` is a schema, delete the folder and load the table in `shop.schema/Items`"
-        assert of_schema.diagnostics[0].help == help  # renamed, it would be a new table without the archived rows
-
-    @pytest.mark.parametrize("folder", ["Items.", "a..", "shop.Schema/Items"])
-    def test_dots_that_seem_no_schema_are_not_noted(self, folder):
-        """Of a misspelled suffix ME003 says more."""
-        (table,) = look(zone_with(f"{folder}/{FIRST}")).tables
-        assert "ME097" not in dict(said(table))
-
-
 class TestMetadata:
     def test_it_is_read_again_only_when_it_changed(self):
         storage = zone_with("Items/_metadata.json")
@@ -216,12 +172,6 @@ class TestMetadata:
 
 
 class TestUnlisted:
-    def test_a_schema_folder_that_cannot_be_listed_proves_no_deletion(self):
-        storage = zone_with(f"S.schema/A/{FIRST}", f"B/{FIRST}")
-        storage.broken.add(f"{ZONE}/S.schema")
-        zone = look(storage)
-        assert (folders(zone), zone.unlisted) == (["B"], {"S.schema"})
-
     @pytest.mark.parametrize("below", ["", "/day=1", "/_metadata.json"])
     def test_a_table_folder_that_cannot_be_seen_whole_is_left_alone(self, below):
         storage = zone_with(f"S.schema/A/day=1/{FIRST}", "S.schema/A/_metadata.json", f"B/{FIRST}")

@@ -12,7 +12,7 @@ from shop import Shop, name
 from mirror_engine.engine.cycle import RunResult
 from mirror_engine.errors import UnknownTable
 from mirror_engine.landing_zone.layout import LEDGER, SCRATCH, TABLES
-from mirror_engine.landing_zone.states import CaughtUp, Loading
+from mirror_engine.landing_zone.states import CaughtUp
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.testing.mirror import MirrorInTest
 from mirror_engine.tools.trace.file import trace_file
@@ -59,25 +59,6 @@ def test_files_without_rows_and_types_are_done_but_make_no_table(untyped_shop):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_the_first_file_with_a_type_makes_the_table(untyped_shop, is_lost):
-    untyped_shop.publisher.table("Orders", keys=["id"])
-    land(untyped_shop, 1, **nothing("id", "city"))
-    untyped_shop.sync()
-    if is_lost:
-        (untyped_shop.root / LEDGER).unlink()
-    land(untyped_shop, 2, id=(["A1"], TEXT), city=([None], VOID), **{MARKER: ([4], pa.int32())})
-    assert untyped_shop.status().state == Loading(2 if is_lost else 1)
-    untyped_shop.sync()
-    land(untyped_shop, 3, id=(["A1", "B7"], TEXT), city=(["Linz", "Graz"], TEXT), **{MARKER: ([4, 4], pa.int32())})
-    assert untyped_shop.sync().result is RunResult.CAUGHT_UP
-    assert rows(untyped_shop) == [{"id": "A1", "city": "Linz"}, {"id": "B7", "city": "Graz"}]
-    (untyped_shop.root / LEDGER).unlink()  # the table now says that all three are in it
-    assert untyped_shop.sync().files_applied == 0
-    assert untyped_shop.status().watermarks == {"": 3}
-
-
-@pytest.mark.slow
 def test_the_first_commit_names_the_files_before_it_so_that_all_can_be_replayed_without_the_ledger(untyped_shop):
     untyped_shop.publisher.table("Orders", keys=["id"])
     land(untyped_shop, 1, **nothing("id", "city"))
@@ -108,16 +89,6 @@ def test_a_table_may_be_there_before_its_key_is(tmp_path, batch):
     assert rows(shop) == [{"id": 7, "line": 1, "city": None}, {"id": 7, "line": 2, "city": "Linz"}]
     shop.publisher.put("Orders/_metadata.json", b'{"keyColumns": ["id"]}')
     assert shop.sync().result is RunResult.NEEDS_ATTENTION  # the whole key is on record
-
-
-def test_a_partition_column_alone_is_no_table(untyped_shop):
-    untyped_shop.publisher.table("Orders", keys=["id"], partitioned=True)
-    land(untyped_shop, 1, "Orders/day=1", **nothing("id"))
-    assert untyped_shop.sync().result is RunResult.CAUGHT_UP
-    assert list(untyped_shop.writer.tables()) == []
-    land(untyped_shop, 1, "Orders/day=2", id=(["A1"], TEXT))
-    untyped_shop.sync()
-    assert rows(untyped_shop) == [{"id": "A1", "day": "2"}]
 
 
 def test_what_the_test_kit_and_validate_say(tmp_path):

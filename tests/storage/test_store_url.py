@@ -96,6 +96,21 @@ def test_url_is_no_local_folder(url):
         assert "SECRET" not in str(problem.value)
 
 
+def test_zone_of_the_older_layout_is_no_root(tmp_path):
+    """LZ-1.1; of all other folders: tests/cli/sessions/replicate.txt."""
+    (tmp_path / "LandingZone/Items").mkdir(parents=True)
+    check_place(tmp_path)
+    with pytest.raises(UsageError, match="is a landing zone, not a ROOT") as problem:
+        check_place(tmp_path / "LandingZone")
+    assert problem.value.help == f"its ROOT is {tmp_path}"
+
+
+def test_url_within_a_landing_zone_is_no_root():
+    with pytest.raises(UsageError, match="is a part of a landing zone, not a ROOT") as problem:
+        check_place(SHOP / "Orders")
+    assert problem.value.help == f"its ROOT is abfss://Sales@{ONELAKE}/Shop.MountedRelationalDatabase"
+
+
 @pytest.mark.parametrize("path", ["shop", "a/b:/c", "./s3:/b", "a b:/c", "/s3:/b", ":/b", "c:"])
 def test_path_with_a_colon_is_a_local_folder(path):
     assert local_folder(path) == Path(path)
