@@ -65,7 +65,7 @@ class Janitor:
     may add and remove files, and writes the info file; it comes only after something was done in the archive.
 
     `check_lock` is called before each move and deletion: another engine may read again what this one has applied.
-    `lag` is by how many seconds `clock`, which only goes on, is behind the date: publishers read dates.
+    `clock` never goes back; `lag` is by how many seconds it is behind the date: publishers read dates.
     """
 
     storage: Storage
@@ -104,7 +104,7 @@ class Janitor:
         expired_at = -math.inf if keeps else now - seconds
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
         applied = processed(listing, known)
-        is_late = abs(now - table.looked_at) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
+        is_late = now - table.looked_at >= SECONDS_BETWEEN_SWEEPS
         passes_on = first != last and (is_late or bool(applied))
         table.is_stale |= passes_on or bool(applied) or self.ledger.archive_times(name)[0] <= expired_at
         is_sweep = self._is_sweep_due(name, now, is_stale=table.is_stale)
@@ -133,21 +133,20 @@ class Janitor:
 
     def _is_sweep_due(self, name: TableName, now: float, *, is_stale: bool) -> bool:
         """Whether to list the archive: where it is not known, or files come and go in it; a long one once an hour."""
-        swept_at = self.ledger.archive_times(name)[2]
+        swept_at = self.ledger.archive_times(name)[1]
         if not is_stale or swept_at == -math.inf:
             return swept_at == -math.inf
         is_long = len(self.ledger.archived(name, limit=MAX_LISTED + 1)) > MAX_LISTED
-        return not is_long or abs(now - swept_at) >= SECONDS_BETWEEN_SWEEPS
+        return not is_long or now - swept_at >= SECONDS_BETWEEN_SWEEPS
 
     def _move(
         self, name: TableName, folder: str, moves: Sequence[tuple[str, str, Entry | None]], *, is_ready: bool
     ) -> int:
         """Move files of a table folder unless they were replaced meanwhile (LZ-8.5); returns how many were moved.
 
-        Where their time begins (`is_ready`), it is noted before the move, so that each archived file has one. It is
-        never before the time of an earlier file: the clock may have been set back.
+        Where their time begins (`is_ready`), it is noted before the move, so that each archived file has one.
         """
-        since = max(self.clock(), self.ledger.archive_times(name)[1])
+        since = self.clock()
         if is_ready:
             self.ledger.archive(name, {target: since for _, target, _ in moves})
         places = [(f"{folder}/{source}", f"{folder}/{target}", only) for source, target, only in moves]

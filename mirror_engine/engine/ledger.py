@@ -327,15 +327,14 @@ class Ledger:
         sql = "SELECT path, ready_at FROM archived WHERE table_id = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"
         return dict(self._rows(sql, self._ids.get(table, -1), before, limit))
 
-    def archive_times(self, table: TableName) -> tuple[float, float, float]:
-        """Return the earliest and the latest time of archived files (infinite, 0), and when they were listed (-inf)."""
+    def archive_times(self, table: TableName) -> tuple[float, float]:
+        """Return the earliest time of archived files (infinite for none), and when they were listed (-inf)."""
         sql = (
             "SELECT (SELECT min(ready_at) FROM archived WHERE table_id = ?1), "
-            "(SELECT max(ready_at) FROM archived WHERE table_id = ?1), "
             "(SELECT swept_at FROM archives WHERE table_id = ?1)"
         )
-        ((first, last, swept_at),) = self._rows(sql, self._ids.get(table, -1))
-        return math.inf if first is None else first, last or 0.0, -math.inf if swept_at is None else swept_at
+        ((first, swept_at),) = self._rows(sql, self._ids.get(table, -1))
+        return math.inf if first is None else first, -math.inf if swept_at is None else swept_at
 
     def maintained(self, table: TableName) -> int:
         """Return the version of the Delta table after its last automatic maintenance; 0 where none is known."""

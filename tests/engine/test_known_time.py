@@ -51,14 +51,6 @@ def test_dates_that_jump_neither_shorten_nor_prolong_a_wait(seed):
         assert run() - begun == pytest.approx(machine.real - RIGHT, abs=1e-3)
 
 
-def test_zigzag_of_the_date_by_forty_days_ends_no_wait():
-    machine = Machine()
-    begun = machine.seen(0.0)
-    for wrong in (40 * DAY, -40 * DAY, 0.0):
-        assert machine.seen(wrong, later=HOUR) - begun < 4 * HOUR
-    assert machine.seen(0.0, later=7 * DAY) - begun > 7 * DAY
-
-
 @pytest.mark.parametrize("off", [60.0, HOUR, DAY - 1])
 def test_machine_that_was_off_for_less_than_a_day_prolongs_no_wait(off):
     machine = Machine()
@@ -180,56 +172,6 @@ def test_first_file_archived_by_a_clock_that_is_back_stays_seven_days(shop, wron
     sync_at(shop, 0.0)
     assert archived(shop) == [name(1), name(2)]
     shop.now += 7 * DAY + 1
-    sync_at(shop, 0.0)
-    assert archived(shop) == []
-
-
-@pytest.mark.parametrize("ahead", [HOUR, 3 * DAY, 10 * YEAR])
-def test_file_archived_after_a_clock_was_ahead_goes_after_seven_days(shop, ahead):
-    orders = shop.orders()
-    orders.insert(row(1), name=name(1))
-    sync_at(shop, 0.0)
-    orders.insert(row(2), name=name(2))
-    sync_at(shop, ahead)
-    for number in (3, 4):
-        orders.insert(row(number), name=name(number))
-        sync_at(shop, 0.0)
-    assert archived(shop) == [name(1), name(2), name(3)]
-    left = []
-    for _ in range(8):  # at most the time between two runs longer
-        shop.now += DAY + 1
-        sync_at(shop, 0.0)
-        left.append(len(archived(shop)))
-    assert (left[5], left[7]) == (3, 0)
-
-
-SEQUENCES = [
-    (40 * DAY, -40 * DAY, 0.0),
-    (-40 * DAY, 40 * DAY, 0.0),
-    (-RIGHT + 1, 0.0, YEAR, -HOUR, 0.0),
-    (40 * DAY, 40 * DAY, 40 * DAY),
-    (0.0, -YEAR, -YEAR, 0.0, 40 * DAY, 0.0),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dates", SEQUENCES)
-def test_sequence_of_wrong_dates_deletes_each_file_after_seven_days(shop, dates):
-    """One archived in each run; LZ-8.3."""
-    orders = shop.orders()
-    orders.insert(row(1), name=name(1))
-    sync_at(shop, 0.0)
-    for number, wrong in enumerate(dates, 2):
-        orders.insert(row(number), name=name(number))
-        sync_at(shop, wrong)
-        shop.now += HOUR
-    sync_at(shop, 0.0)
-    assert archived(shop) == [name(number) for number in range(1, len(dates) + 1)]
-    shop.now += 7 * DAY - 2 * HOUR
-    for left in range(len(dates) - 1, -1, -1):
-        sync_at(shop, dates[left])
-        assert len(archived(shop)) <= left + 1
-        shop.now += HOUR
     sync_at(shop, 0.0)
     assert archived(shop) == []
 
