@@ -40,8 +40,20 @@ class StoreShop:
         self.writer = MemoryDeltaWriter()
         self._folder, self._monkeypatch = folder, monkeypatch
         self.on("one")
-        self.orders = StorePublisher(self.root).table("Orders", keys=["id"], types=TYPES)
+        self.orders = self.table()
         self.orders.initial_load(row(1), row(2))
+
+    def table(self, name="Orders"):
+        return StorePublisher(self.root).table(name, keys=["id"], types=TYPES)
+
+    def recreate_table(self, commits):
+        """Drop the table's folder, make it again, and have machine two make so many commits."""
+        self.orders.drop()
+        self.synced("two")
+        self.orders = self.table()
+        for _ in range(commits):
+            self.orders.upsert(row(30))
+            self.synced("two")
 
     def on(self, machine):
         """Go on as another machine, which has a state folder of its own."""
@@ -54,6 +66,24 @@ class StoreShop:
     def sync(self):
         with self.mirror() as mirror:
             return mirror.sync()
+
+    def arrow(self, machine):
+        """A mirror with the engine `arrow` on a machine."""
+        self.on(machine)
+        return Mirror(self.root, Config(merge_engine="arrow"))
+
+    def synced(self, machine):
+        with self.arrow(machine) as mirror:
+            return mirror.sync()
+
+    def ids(self):
+        with self.arrow("two") as mirror:
+            return sorted(mirror.read_table("Orders").column("id").to_pylist())
+
+    def release_lease(self):
+        """Another machine may take the lease, as after it expired."""
+        found = json.loads(lease_file(self.root).read().content)
+        self.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
 
     @contextmanager
     def running(self, poll_interval_seconds=0.05):
@@ -96,7 +126,7 @@ def test_it_is_mirrored_and_its_state_is_on_this_machine(anywhere, tmp_path):
         assert mirror.sync().commits == 0
 
 
-@pytest.mark.parametrize("cleanup", ["ready", "both"])
+@pytest.mark.parametrize("cleanup", ["ready", pytest.param("both", marks=pytest.mark.nightly)])
 def test_engine_in_onelake_leaves_no_warning_there(onelake_server, rejections, tmp_path, monkeypatch, cleanup):
     """What it asks for is normal, such as a move to a folder that is not there yet."""
     config = Config(merge_engine="arrow", cleanup=cleanup)
@@ -199,33 +229,6 @@ def test_a_wait_for_another_engine_ends_when_it_is_to_stop(far_shop, monkeypatch
     assert everything(far_shop.root) == before
 
 
-def test_a_batch_that_two_engines_commit_is_in_the_table_once(far_shop, monkeypatch):
-    """The lease may be lost between the last look at it and the commit: the log of the table refuses the second one."""
-    far_shop.sync()
-    far_shop.orders.insert(row(3))
-    with far_shop.mirror()._engine() as first:
-        apply = far_shop.writer.apply
-
-        def lose_the_lease_and_apply(*arguments):
-            monkeypatch.setattr(far_shop.writer, "apply", apply)
-            found = json.loads(lease_file(far_shop.root).read().content)
-            far_shop.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
-            far_shop.on("two")
-            assert far_shop.sync().commits == 1
-            return apply(*arguments)
-
-        monkeypatch.setattr(far_shop.writer, "apply", lose_the_lease_and_apply)
-        first.cycle(NO_STOP)
-        assert [str(error.message) for error in first.last.failures.values()] != []
-        assert first.last.commits == []
-    assert [entry.files for entry in far_shop.writer.history("dbo/Orders") if entry.files] != []
-    files = [path for entry in far_shop.writer.history("dbo/Orders") for path in entry.files]
-    assert len(files) == len(set(files))
-    with far_shop.mirror() as mirror:
-        assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [1, 2, 3]
-    assert far_shop.sync().result is RunResult.CAUGHT_UP
-
-
 def compact_all(writer, table, log, _):
     """Put all data files together after a commit, however few they are."""
     log.move_on()
@@ -242,21 +245,18 @@ def test_batch_of_a_new_table_is_committed_once_by_two_engines(far_shop, monkeyp
     def stopped(*arguments, **options):
         monkeypatch.setattr(writer, "create_table", create)
         is_made = is_first and create(*arguments, **options)
-        found = json.loads(lease_file(far_shop.root).read().content)
-        far_shop.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
-        far_shop.on("two")
+        far_shop.release_lease()
         if has_ledger:
-            with Mirror(far_shop.root, Config(merge_engine="arrow"))._engine() as second:
+            with far_shop.arrow("two")._engine() as second:
                 assert second.context.ledger.mirror
-        with Mirror(far_shop.root, Config(merge_engine="arrow")) as second:
-            assert second.sync().commits == 1
+        assert far_shop.synced("two").commits == 1
         return is_made or create(*arguments, **options)
 
     monkeypatch.setattr(writer, "create_table", stopped)
-    with suppress(RootLocked), Mirror(far_shop.root, Config(merge_engine="arrow"))._engine() as first:
+    with suppress(RootLocked), far_shop.arrow("one")._engine() as first:
         first.cycle(NO_STOP)
-    with Mirror(far_shop.root, Config(merge_engine="arrow")) as mirror:
-        assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [1, 2]
+    assert far_shop.ids() == [1, 2]
+    with far_shop.arrow("two") as mirror:
         files = [path for entry in mirror.history("Orders") for path in entry.files]
     assert len(files) == len(set(files))
 
@@ -280,8 +280,10 @@ def added(folder, actions):
     ("late", "first_is_killed"),
     [
         ("OPTIMIZE", False),
-        ("WRITE", True),
-        *(pytest.param(late, False, marks=pytest.mark.nightly) for late in ("WRITE", "unanswered")),
+        *(
+            pytest.param(late, is_killed, marks=pytest.mark.nightly)
+            for late, is_killed in (("WRITE", True), ("WRITE", False), ("unanswered", False))
+        ),
     ],
 )
 def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(far_shop, monkeypatch, late, first_is_killed):
@@ -289,15 +291,7 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(far_shop, m
 
     Meanwhile the second one drops the table, whose folder was recreated, and commits until one version is left.
     """
-    config, put = Config(merge_engine="arrow"), commit.put_commit
-
-    def on(machine):
-        far_shop.on(machine)
-        return Mirror(far_shop.root, config)
-
-    def synced(machine):
-        with on(machine) as mirror:
-            return mirror.sync()
+    put, synced = commit.put_commit, far_shop.synced
 
     def stopped(folder, version, actions):
         actions = list(actions)
@@ -307,22 +301,16 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(far_shop, m
         monkeypatch.setattr(commit, "put_commit", put)
         monkeypatch.setattr(ArrowWriter, "tidy", tidy)
         data = added(folder, actions)
-        found = json.loads(lease_file(far_shop.root).read().content)
-        far_shop.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
-        far_shop.orders.drop()
-        synced("two")
-        again = StorePublisher(far_shop.root).table("Orders", keys=["id"], types=TYPES)
-        for _ in range(version - 1):
-            again.upsert(row(30))
-            synced("two")
-        with on("two") as mirror:
+        far_shop.release_lease()
+        far_shop.recreate_table(commits=version - 1)
+        with far_shop.arrow("two") as mirror:
             assert mirror.history("Orders", limit=1)[0].version == version - 1
         for path, content in data.items():
             (folder / path).create(content)
         patched.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
         (unanswered(put) if late == "unanswered" else put)(folder, version, actions)
 
-    StorePublisher(far_shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
+    far_shop.table("Other").upsert(row(1))  # the zone stays
     synced("one")
     for _ in range(2):
         far_shop.orders.upsert(row(3))
@@ -337,11 +325,9 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(far_shop, m
             patched.setattr(TablesFolder, "take_back", lambda *_: None)
         with pytest.raises(RootLocked, match="the lease was lost"):
             synced("one")
-    with on("two") as mirror:
-        assert first_is_killed or sorted(mirror.read_table("Orders").column("id").to_pylist()) == [30]
+    assert first_is_killed or far_shop.ids() == [30]
     assert synced("two").result is RunResult.CAUGHT_UP
-    with on("two") as mirror:
-        assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [30]
+    assert far_shop.ids() == [30]
 
 
 def test_first_batch_is_not_committed_on_top_of_a_late_commit(onelake_server, tmp_path, monkeypatch):
@@ -349,12 +335,7 @@ def test_first_batch_is_not_committed_on_top_of_a_late_commit(onelake_server, tm
 
     Only in a store with folders is the table of which nothing was applied another one.
     """
-    config, put, create = Config(merge_engine="arrow"), commit.put_commit, writer.create_table
-
-    def synced(machine):
-        shop.on(machine)
-        with Mirror(shop.root, config) as mirror:
-            return mirror.sync()
+    put, create = commit.put_commit, writer.create_table
 
     def stopped(folder, version, actions):
         actions = list(actions)
@@ -372,13 +353,11 @@ def test_first_batch_is_not_committed_on_top_of_a_late_commit(onelake_server, tm
             return is_made
 
         monkeypatch.setattr(commit, "put_commit", put)
-        found = json.loads(lease_file(shop.root).read().content)
-        shop.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        shop.release_lease()
         shop.orders.drop()
-        again = StorePublisher(shop.root).table("Orders", keys=["id"], types=TYPES)
-        again.apply_changes((0, row(30)), (0, row(31)), (2, row(31)))
+        shop.table().apply_changes((0, row(30)), (0, row(31)), (2, row(31)))
         monkeypatch.setattr(writer, "create_table", created)
-        synced("two")
+        shop.synced("two")
         assert writer.create_table is create
         monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
 
@@ -386,10 +365,9 @@ def test_first_batch_is_not_committed_on_top_of_a_late_commit(onelake_server, tm
         shop = StoreShop(onelake_server, tmp_path, monkeypatch)
         monkeypatch.setattr(commit, "put_commit", stopped)
         with pytest.raises(RootLocked, match="the lease was lost"):
-            synced("one")
-        assert synced("two").result is RunResult.CAUGHT_UP
-        with Mirror(shop.root, config) as mirror:
-            assert mirror.read_table("Orders").column("id").to_pylist() == [30]
+            shop.synced("one")
+        assert shop.synced("two").result is RunResult.CAUGHT_UP
+        assert shop.ids() == [30]
 
 
 @pytest.mark.parametrize(
@@ -403,18 +381,8 @@ def test_checkpoint_that_comes_after_its_table_was_dropped_is_taken_back(
 
     The table that is made meanwhile has fewer commits, or as many.
     """
-    config, write = Config(merge_engine="arrow"), DeltaTable.create_checkpoint
+    write, synced = DeltaTable.create_checkpoint, far_shop.synced
     monkeypatch.setitem(commit._IN_STORE, commit._CHECKPOINT_INTERVAL, "4")
-
-    def synced(machine):
-        far_shop.on(machine)
-        with Mirror(far_shop.root, config) as mirror:
-            return mirror.sync()
-
-    def rows():
-        far_shop.on("two")
-        with Mirror(far_shop.root, config) as mirror:
-            return sorted(mirror.read_table("Orders").column("id").to_pylist())
 
     def stopped(table):
         monkeypatch.setattr(DeltaTable, "create_checkpoint", write)
@@ -423,19 +391,13 @@ def test_checkpoint_that_comes_after_its_table_was_dropped_is_taken_back(
         table.create_checkpoint()
         made = {path: store.get(path).bytes() for path in everything(far_shop.root).keys() - before.keys()}
         assert {path.removeprefix(log) for path in made} == {"00000000000000000003.checkpoint.parquet", HINT}
-        found = json.loads(lease_file(far_shop.root).read().content)
-        store.put(LEASE, json.dumps({**found, "is_over": True}).encode())
-        far_shop.orders.drop()
-        synced("two")
-        far_shop.orders = StorePublisher(far_shop.root).table("Orders", keys=["id"], types=TYPES)
-        for _ in range(commits):
-            far_shop.orders.upsert(row(30))
-            synced("two")
+        far_shop.release_lease()
+        far_shop.recreate_table(commits)
         for path, content in made.items():
             store.put(path, content)
         patched.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
 
-    StorePublisher(far_shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
+    far_shop.table("Other").upsert(row(1))  # the zone stays
     monkeypatch.setattr(DeltaTable, "create_checkpoint", stopped)
     with monkeypatch.context() as patched:
         if first_is_killed:
@@ -446,30 +408,11 @@ def test_checkpoint_that_comes_after_its_table_was_dropped_is_taken_back(
         far_shop.orders.upsert(row(3))
         with pytest.raises(RootLocked, match="the lease was lost"):
             synced("one")
-    assert first_is_killed or rows() == [30]
+    assert first_is_killed or far_shop.ids() == [30]
     assert synced("two").result is RunResult.CAUGHT_UP
     far_shop.orders.upsert(row(31))
     assert synced("two").result is RunResult.CAUGHT_UP
-    assert rows() == [30, 31]
-
-
-def test_what_another_machine_did_meanwhile_is_read_from_the_tables(far_shop):
-    far_shop.sync()
-    far_shop.on("two")
-    far_shop.orders.delete({"id": 1})
-    assert far_shop.sync().commits == 1
-    far_shop.on("one")
-    far_shop.orders.insert(row(3))
-    assert far_shop.sync().commits == 1
-    with far_shop.mirror() as mirror:
-        assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [2, 3]
-        assert mirror._status().tables[0].rows_processed == 4
-
-
-def test_a_url_within_a_landing_zone_is_no_root(far_shop):
-    with pytest.raises(UsageError, match="is a part of a landing zone, not a ROOT") as error:
-        Mirror(f"{far_shop.root}/Files/LandingZone/Orders").sync()
-    assert error.value.help == f"its ROOT is {far_shop.root}"
+    assert far_shop.ids() == [30, 31]
 
 
 @pytest.mark.parametrize("command", ["sync", "maintain", "rebuild"])
@@ -483,19 +426,6 @@ def test_what_fabric_mirrors_is_refused_and_left_as_it_is(far_shop, command):
         assert "pull" in error.value.help
         mirror._status()
     assert everything(far_shop.root) == before
-
-
-def test_an_engine_killed_at_its_start_leaves_no_ledger_older_than_the_last_engine(far_shop, monkeypatch):
-    far_shop.sync()
-    far_shop.on("two").sync()
-    far_shop.on("one")
-
-    with monkeypatch.context() as patch:
-        patch.delattr(lease, "Lease")  # the lease was just taken
-        with pytest.raises(NameError):
-            far_shop.sync()
-    assert not (state_folder(far_shop.root) / LEDGER).exists()
-    assert far_shop.sync().result is RunResult.CAUGHT_UP
 
 
 def test_a_scan_says_how_many_requests_it_took(far_shop):

@@ -116,6 +116,17 @@ def test_the_ledger_of_a_machine_is_that_of_the_last_engine_or_not(machines):
     assert found == [False, True, False, False, True]
 
 
+def test_engine_killed_when_it_has_the_lease_leaves_no_older_ledger(machines, monkeypatch):
+    one, two = machines
+    for machine in (one, two):
+        with machine.hold():
+            pass
+    monkeypatch.delattr(leases, "Lease")  # the lease was just taken
+    with pytest.raises(NameError), one.hold():
+        pass
+    assert not one.ledger.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("skew", [-3600.0, 3600.0])
 def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says(machines, skew):
