@@ -118,7 +118,7 @@ forms: .venv/.tools .venv/.java
 		$(BIN)/pytest -q --timeout 3600 tests/tables/spark/test_isolation.py tests/tables/merge/test_concurrent_writers.py \
 		tests/test_fixtures.py tests/engine/test_store_faults.py tests/onelake/test_fabric.py tests/tools/test_compare.py \
 		tests/test_generated_zones.py tests/onelake/test_uploads.py tests/tables/merge/test_by_position.py \
-		tests/tables/log/test_long_logs.py tests/engine/test_root_and_zone_changes.py tests/storage/test_listing.py \
+		tests/tables/log/test_long_logs.py tests/storage/test_listing.py \
 		tests/test_readme.py tests/test_sessions.py tests/test_ci.py
 
 .venv/.mutmut: .venv/.tools

@@ -5,13 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from blocked_writer import HeldShop
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from quick_folder import quick_folder
 from shop import NO_STOP, name, row
 
 import mirror_engine.engine.turns
@@ -54,27 +50,6 @@ def test_changes_of_other_tables_are_applied_while_one_commits(crowd):
         event.first for event in crowd.events if isinstance(event, BatchStarted) and event.table.table == "Orders"
     ]
     assert started == [name(1), name(2)]
-
-
-def test_a_running_engine_sees_and_applies_other_tables_while_one_commits(tmp_path):
-    shop = HeldShop(tmp_path, poll_interval_seconds=3600.0)
-    orders, items = shop.orders(), shop.orders("Items")
-    shop.writer.hold(ORDERS)
-    orders.insert(row(1))
-    stop, mirror = threading.Event(), shop.mirror()
-    running = threading.Thread(target=mirror.run, args=[stop])
-    running.start()
-    try:
-        for number in range(3):
-            items.insert(row(number))
-            while len(shop.writer.rows("dbo/Items") or ()) != number + 1:
-                time.sleep(0.01)
-        assert shop.writer.blocked == {ORDERS}
-    finally:
-        stop.set()
-        shop.writer.let_all_go()
-        running.join()
-    assert shop.ids() == [1]
 
 
 def test_finish_reports_batches_in_progress_when_the_zone_is_away(crowd, monkeypatch):
@@ -287,38 +262,3 @@ def fail_once(refused, table):
     if table == "dbo/Broken":
         for error in refused:
             raise error
-
-
-ACTS = st.tuples(
-    st.sampled_from(["land", "land", "hold", "let go", "drop", "cycle", "cycle"]), st.sampled_from(["A", "B", "C"])
-)
-
-
-@settings(max_examples=30)
-@given(st.lists(ACTS, max_size=40), st.integers(1, 3), st.integers(1, 3))
-def test_tables_end_with_the_rows_of_their_folders_whatever_is_held_and_dropped(acts, workers, files):
-    with quick_folder() as root:
-        shop = HeldShop(Path(root), workers=workers, max_batch_files=files, poll_interval_seconds=60.0)
-        folders, landed = {}, {}
-        with shop.engine() as running:
-            for number, (act, table) in enumerate(acts):
-                match act:
-                    case "land":
-                        if table not in folders:
-                            folders[table], landed[table] = shop.orders(table), []
-                        folders[table].insert(row(number))
-                        landed[table].append(number)
-                    case "hold":
-                        shop.writer.hold(f"dbo/{table}")
-                    case "let go":
-                        shop.writer.let_go(f"dbo/{table}")
-                    case "drop" if table in folders:
-                        folders.pop(table).drop()
-                        del landed[table]
-                    case "cycle":
-                        running.cycle(threading.Event(), None, shop.stuck(running))
-            shop.writer.let_all_go()
-            result = shop.settle(running)
-        assert result.failures == {}
-        assert {table: shop.ids(table) for table in landed} == landed
-        assert shop.writer.tables() == sorted(f"dbo/{table}" for table in landed)

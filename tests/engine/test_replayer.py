@@ -1,4 +1,4 @@
-"""The replayer: the table first, the ledger second, and nothing that was replaced while it was read."""
+"""The replayer: commits that are refused again and again, and tables that are recreated or forgotten meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 from unittest.mock import Mock
 
 import pytest
-from scripted_faults import Failing, faulty
 from shop import NO_STOP, Shop, name, row
 
 from mirror_engine.engine.cycle import RunResult
@@ -22,33 +21,6 @@ pytestmark = pytest.mark.usefixtures("no_pauses")
 ORDERS = TableName("", "Orders")
 
 
-class Meddling(list):
-    """Events; once, as soon as a change file was read, the publisher does something."""
-
-    def __init__(self, meddle):
-        super().__init__()
-        self._meddle = meddle
-
-    def append(self, event):
-        super().append(event)
-        if isinstance(event, FileRead) and self._meddle:
-            meddle, self._meddle = self._meddle, None
-            meddle()
-
-
-def test_a_table_that_cannot_be_dropped_just_now_is_dropped_in_a_later_cycle(tmp_path):
-    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), Failing("drop", times=1)))
-    orders = shop.orders()
-    orders.insert(row(1))
-    with shop.engine() as running:
-        running.cycle(NO_STOP)
-        orders.drop()
-        running.cycle(NO_STOP)
-        assert shop.writer.tables() == ["dbo/Orders"]
-        running.cycle(NO_STOP)
-        assert shop.writer.tables() == []
-
-
 def test_a_table_forgotten_since_its_plan_is_not_recorded_again(tmp_path, monkeypatch):
     shop = Shop(tmp_path, drop_delay_seconds=60.0)
     orders = shop.orders()
@@ -60,38 +32,6 @@ def test_a_table_forgotten_since_its_plan_is_not_recorded_again(tmp_path, monkey
         monkeypatch.setattr(running, "_publish", lambda _: ledger.forget(ORDERS))
         running.cycle(NO_STOP)
         assert ledger.progress(ORDERS) is None
-
-
-def test_a_file_replaced_after_it_was_read_is_read_again(tmp_path):
-    shop = Shop(tmp_path)
-    orders = shop.orders()
-    file = shop.publisher.path / orders.insert(row(1))
-    other = shop.publisher.path / orders.insert(row(2))
-    other.rename(tmp_path / "other")
-    shop.events = Meddling(lambda: (tmp_path / "other").replace(file))
-    shop.sync()
-    assert shop.ids() == [2]
-
-
-def test_rows_read_from_a_folder_that_was_recreated_since_are_not_committed(tmp_path):
-    shop = Shop(tmp_path)
-    shop.orders().insert(row(1))
-    folder = shop.publisher.path / "Orders"
-
-    def recreate():
-        """The files themselves stay the same: only the folder reports."""
-        folder.rename(tmp_path / "before")
-        folder.mkdir()
-        for file in (tmp_path / "before").iterdir():
-            file.rename(folder / file.name)
-        shutil.rmtree(tmp_path / "before")
-
-    shop.events = Meddling(recreate)
-    with shop.engine() as running:
-        running.cycle(NO_STOP)
-        assert not [event for event in shop.events if isinstance(event, BatchCommitted)]
-        running.cycle(NO_STOP)
-    assert shop.ids() == [1]
 
 
 class Refusing(MemoryDeltaWriter):
@@ -204,3 +144,38 @@ def test_other_words_each_time_are_no_lasting_refusal(tmp_path):
         for _ in range(9):
             running.cycle(NO_STOP)
             assert set(running.last.failures) == {ORDERS}
+
+
+class Meddling(list):
+    """Events; once, as soon as a change file was read, the publisher does something."""
+
+    def __init__(self, meddle):
+        super().__init__()
+        self._meddle = meddle
+
+    def append(self, event):
+        super().append(event)
+        if isinstance(event, FileRead) and self._meddle:
+            meddle, self._meddle = self._meddle, None
+            meddle()
+
+
+def test_rows_read_from_a_folder_that_was_recreated_since_are_not_committed(tmp_path):
+    shop = Shop(tmp_path)
+    shop.orders().insert(row(1))
+    folder = shop.publisher.path / "Orders"
+
+    def recreate():
+        """The files themselves stay the same: only the folder reports."""
+        folder.rename(tmp_path / "before")
+        folder.mkdir()
+        for file in (tmp_path / "before").iterdir():
+            file.rename(folder / file.name)
+        shutil.rmtree(tmp_path / "before")
+
+    shop.events = Meddling(recreate)
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        assert not [event for event in shop.events if isinstance(event, BatchCommitted)]
+        running.cycle(NO_STOP)
+    assert shop.ids() == [1]

@@ -1,4 +1,4 @@
-"""Exactly once in a store: requests throttled, refused and unanswered, tokens that expire, lists that are late.
+"""Exactly once in a store: requests throttled, refused and unanswered, tokens that expire, commits that are late.
 
 `MIRROR_TEST_FAULTS` sets at how many positions of a run each fault is tried.
 """
@@ -10,16 +10,12 @@ import random
 import threading
 
 import pytest
-from eventful_zone import EventfulZone, check
-from late_lists import late_lists
-from scripted_faults import Fault, Script, faulty
 from seed import SEED
 from shop import TYPES, row
 from store_publisher import StorePublisher
 
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.log.tables_folder import TablesFolder, _commit_unreadable
 
 pytestmark = pytest.mark.slow
@@ -37,27 +33,46 @@ def state(tmp_path, monkeypatch, one_attempt):  # noqa: ARG001 - a run is short
 
 
 class World:
-    """An eventful zone whose history was synced."""
+    """An eventful zone whose history was synced: pending are appends, changes, a drop, a recreate and a new table."""
 
     def __init__(self, server):
         self.root = server.new_root()
-        zone = EventfulZone(StorePublisher(self.root))
+        publisher = StorePublisher(self.root)
+        orders = publisher.table("Sales.Orders", keys=["id"], types=TYPES)
+        orders.initial_load(row(1), row(2))
+        for name in ("Gone", "Again"):
+            publisher.table(name, keys=["id"]).initial_load({"id": 1}, {"id": 2})
         self.sync()
-        zone.go_on()
-        self.orders = zone.orders
+        orders.insert(row(3))
+        orders.apply_changes((0, {"id": 3, "city": "Graz"}), (1, {"id": 1, "city": "Steyr"}))
+        orders.apply_changes((2, row(2)), (4, row(4)))
+        for name in ("Gone", "Again"):
+            publisher.folder(name).drop()
+        publisher.table("Again", keys=["id"]).initial_load({"id": 9})
+        publisher.table("New").insert({"n": 1})
 
-    def sync(self, storage=None):
-        with Mirror(self.root, CONFIG, storage=storage) as mirror:
+    def sync(self):
+        with Mirror(self.root, CONFIG) as mirror:
             return mirror.sync()
 
-    def check(self, updates=0):
+    def check(self):
         """All is applied, nothing twice, within a few syncs."""
         results = []
         while RunResult.CAUGHT_UP not in results:
             assert len(results) < SYNCS, results
             results.append(self.sync().result)
         with Mirror(self.root, CONFIG) as mirror:
-            check(mirror, updates)
+            assert mirror.tables() == ["Sales/Orders", "dbo/Again", "dbo/New"]
+            rows = sorted((row["id"], row["city"]) for row in mirror.read_table("Orders").to_pylist())
+            assert rows == [(1, "Steyr"), (3, "Graz"), (3, "Linz"), (4, "Linz")]
+            assert mirror.read_table("Again").to_pylist() == [{"id": 9}]
+            assert mirror.read_table("New").to_pylist() == [{"n": 1}]
+            for table in mirror.tables():
+                files = [path for commit in mirror.history(table) for path in commit.files]
+                assert len(files) == len(set(files)), f"{table}: a change file is in two commits"
+            status = {table.name.normalized: table for table in mirror._status().tables}
+            assert (status["Sales.Orders"].rows_processed, status["Sales.Orders"].watermarks) == (7, {"": 4})
+            assert all(not table.pending_files for table in status.values())
 
 
 def positions(total):
@@ -83,11 +98,16 @@ def faults(emulator):
 @pytest.mark.parametrize(
     "fault",
     [
-        "token_expired",
         "lost_response",
-        pytest.param("throttle status=429 retry-after=1", marks=pytest.mark.nightly),
-        pytest.param("throttle status=503 retry-after=1", marks=pytest.mark.nightly),
-        pytest.param("lost_request", marks=pytest.mark.nightly),
+        *(
+            pytest.param(fault, marks=pytest.mark.nightly)
+            for fault in (
+                "token_expired",
+                "throttle status=429 retry-after=1",
+                "throttle status=503 retry-after=1",
+                "lost_request",
+            )
+        ),
     ],
 )
 def test_failed_request_loses_and_doubles_nothing(onelake_server, faults, lengths, fault):
@@ -107,30 +127,9 @@ def test_failed_request_loses_and_doubles_nothing(onelake_server, faults, length
             assert rule.matched >= number
 
 
-@pytest.mark.parametrize("fault", ["lost_response", pytest.param("lost_request", marks=pytest.mark.nightly)])
-def test_a_lease_is_taken_although_its_first_write_fails(onelake_server, faults, fault):
-    with onelake_server.in_use():
-        world = World(onelake_server)
-        (rule,) = faults(f"{fault} path=*/lease.json operation=put nth=1")
-        world.sync()
-        assert rule.matched
-        world.check()
-
-
 @pytest.fixture(scope="module")
 def lengths():
     return []
-
-
-def test_names_that_lists_show_late_are_applied_once_and_in_order(onelake_server):
-    with onelake_server.in_use():
-        world = World(onelake_server)
-        world.sync()
-        with late_lists("*/LandingZone/*.parquet"):
-            for city in ("first", "Linz"):
-                world.orders.update({"id": 4, "city": city})
-            assert world.sync().commits == 0
-        world.check(updates=2)
 
 
 @pytest.mark.parametrize("gap", [1, pytest.param(5, marks=pytest.mark.nightly)])
@@ -151,16 +150,3 @@ def test_late_drop_commit_is_taken_back_from_an_idle_table(onelake_server, tmp_p
             _commit_unreadable(commit, lambda: None)
             mirror.sync()
             assert mirror.read_table("Orders").num_rows == 2
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, pytest.param(Fault.REFUSED, marks=pytest.mark.nightly)])
-def test_failed_storage_call_loses_and_doubles_nothing(s3_server, fault):
-    """At every call, in memory: `test_crashes.py`."""
-    print(f"MIRROR_TEST_SEED={SEED}")
-    with s3_server.in_use():
-        total = None
-        for number in range(POSITIONS + 1):
-            world, script = World(s3_server), Script({positions(total)[number - 1]: fault} if total else {})
-            world.sync(faulty(open_storage(world.root), script))
-            world.check()
-            total = total or len(script.calls)
