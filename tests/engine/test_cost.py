@@ -69,13 +69,13 @@ def newest_commit_bytes(root):
 
 
 def test_commit_size_is_flat_without_cleanup(ram):
-    """The 300th commit of one file each is as large as the tenth: it names its own file, not those before."""
-    landed(ram, 301)
+    """The 120th commit of one file each is as large as the tenth: it names its own file, not those before."""
+    landed(ram, 121)
     apply(ram, cleanup="off", max_batch_files=1)
     with mirror_of(ram) as mirror:
         versions = {entry.files[0]: entry.version for entry in mirror.history("Orders") if entry.files}
     sizes = commit_bytes(table_of(ram))
-    tenth, last = (sizes[versions[name(number)]] for number in (10, 300))
+    tenth, last = (sizes[versions[name(number)]] for number in (10, 120))
     assert last <= 1.5 * tenth
 
 

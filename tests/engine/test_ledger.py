@@ -99,24 +99,6 @@ def test_files_are_queried_by_path_version_and_content(path):
         assert ledger.folder(TableName("", "Unknown"), ["b.csv"]) == FolderProgress()
 
 
-def test_new_generation_begins_without_files(path):
-    with opened(path) as ledger:
-        ledger.record(ORDERS, FULL, FILES, {"c.csv": "e3"})
-        ledger.record(ORDERS, FULL, Applied({"z.csv": FILES.files["a.csv"]}), is_whole=True)
-        assert ledger.folder(ORDERS, ["a.csv", "z.csv"]) == FolderProgress(
-            {}, {"z.csv": FILES.files["a.csv"]}, {"c.csv": "e3"}
-        )
-        ledger.record(ORDERS, replace(FULL, generation="g9"))
-        assert ledger.folder(ORDERS, ["a.csv", "z.csv"]) == FolderProgress()
-
-
-def test_applied_file_waits_no_longer(path):
-    with opened(path) as ledger:
-        ledger.record(ORDERS, FULL, pending={"a.csv": "e1", "b.csv": "e2", "c.csv": "e3"})
-        ledger.record(ORDERS, FULL, FILES)
-        assert ledger.folder(ORDERS, []).pending == {"c.csv": "e3"}
-
-
 PATHS = [f"day={day}/{number}.csv" for day in range(2) for number in range(4)]
 paths_of = st.lists(st.sampled_from(PATHS), unique=True)
 etags_of = st.dictionaries(st.sampled_from(PATHS), st.sampled_from(["e1", "e2", None]), max_size=3)
@@ -139,17 +121,25 @@ def changes_of_a_ledger(draw):
 
 @given(changes_of_a_ledger())
 def test_folder_is_what_the_rows_say_after_any_change(steps):
-    """What is kept in memory of a table folder is what a ledger that is opened now reads."""
+    """What is kept in memory of a table folder is what a ledger that is opened now reads, and what was recorded."""
     with TemporaryDirectory() as folder, opened(Path(folder) / "ledger.sqlite") as ledger:
         ledger.record(ITEMS, FULL, FILES)
-        before = []
+        before, marks, files, waiting = [], {}, {}, {}
         for what, head, applied, pending, listed in steps:
+            if what in {"forget", "new generation"}:
+                marks, files, waiting = {}, {}, {}
+            elif what == "is_whole":
+                marks, files = {}, {}
             if what == "forget":
                 ledger.forget(ORDERS)
             else:
                 ledger.record(ORDERS, head, applied, pending, is_whole=what == "is_whole")
+                marks, files = marks | applied.marks, files | applied.files
+                waiting = {path: etag for path, etag in waiting.items() if path not in applied.files} | pending
+                waiting = {path: etag for path, etag in waiting.items() if etag}
             for paths in (before, listed):
                 known = ledger.folder(ORDERS, paths)
+                assert known == FolderProgress(marks, {path: files[path] for path in paths if path in files}, waiting)
                 with closing(Ledger.read(Path(folder) / "ledger.sqlite")) as fresh:
                     found = fresh.folder(ORDERS, paths)
                 assert (known, [*known.applied]) == (found, [*found.applied])
@@ -216,17 +206,6 @@ def test_query_costs_the_same_however_many_files_were_applied(query):
     assert steps_of(QUERIES[query], 5_000) <= 2 * steps_of(QUERIES[query], 50)
 
 
-def test_a_forgotten_table_is_not_known(path):
-    with opened(path) as ledger:
-        ledger.record(ORDERS, FULL, FILES)
-        ledger.forget(ORDERS)
-        ledger.forget(ITEMS)
-        ledger.record(ORDERS, FULL)
-        assert ledger.applied(ORDERS) == {}
-        ledger.forget(ORDERS)
-    assert tables_after(path) == {}
-
-
 def test_folder_of_an_unknown_table_is_not_kept(path):
     with opened(path) as ledger:
         ledger.record(ORDERS, FULL, FILES)
@@ -270,10 +249,6 @@ def test_reading_a_ledger_whose_engine_just_makes_it_finds_nothing(path):
         begun.execute("CREATE TABLE tables (id INTEGER, schema_folder TEXT, table_folder TEXT, progress TEXT)")
         with closing(Ledger.read(path)) as reader:
             assert (reader.tables(), reader.folder(ORDERS, ["a.csv"])) == ({}, FolderProgress())
-
-
-def without_a_page(content):
-    return content[: -4096 - 2048] + bytes(2048) + content[-4096:]
 
 
 HARMS = {

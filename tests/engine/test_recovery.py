@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ from shop import NO_STOP, Shop, row
 from mirror_engine import Config, RunResult
 from mirror_engine.clock import Clock
 from mirror_engine.engine.context import EngineContext
-from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.recovery import (
     DeltaFolders,
     is_as_recorded,
@@ -25,38 +23,11 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.events import ProgressRebuilt
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import Applied, Progress
+from mirror_engine.landing_zone.progress import Progress
 from mirror_engine.tables.merge import arrow
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 ORDERS = TableName("", "Orders")
-
-
-@contextmanager
-def ledger_of(shop):
-    ledger = Ledger.open(shop.root / LEDGER)
-    try:
-        yield ledger
-    finally:
-        ledger.close()
-
-
-def test_a_ledger_one_batch_behind_keeps_what_it_knows_of_files_that_were_moved_away(tmp_path):
-    shop = Shop(tmp_path)
-    orders = shop.orders()
-    for number in (1, 2, 3):
-        with ledger_of(shop) as ledger:
-            behind, known = ledger.progress(ORDERS), Applied(ledger.applied(ORDERS), ledger.marks(ORDERS))
-        orders.insert(row(number))
-        shop.sync()
-    with ledger_of(shop) as ledger:
-        before, files, marks = ledger.progress(ORDERS), ledger.applied(ORDERS), ledger.marks(ORDERS)
-        ledger.record(ORDERS, behind, known, is_whole=True)
-    shop.sync()
-    with ledger_of(shop) as ledger:
-        after = ledger.progress(ORDERS)
-        assert (ledger.applied(ORDERS), ledger.marks(ORDERS)) == (files, marks)
-    assert after.batch == before.batch == 3
 
 
 def test_a_table_that_was_made_gets_its_first_batch_whatever_key_its_publisher_declares_by_then(tmp_path, monkeypatch):

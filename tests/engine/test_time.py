@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
-from shop import Shop, name, row
+from shop import Shop, row
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config
-from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.states import Empty
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
@@ -20,19 +19,6 @@ from mirror_engine.testing.mirror import MirrorInTest
 def mirror_in_test(shop):
     with MirrorInTest(shop.root, writer=MemoryDeltaWriter()) as mirror:
         yield mirror
-
-
-def test_archived_files_are_deleted_when_seven_days_have_passed(shop, mirror_in_test):
-    """LZ-8.3."""
-    orders = shop.orders()
-    for number in (1, 2):
-        orders.insert(row(number))
-    mirror_in_test.sync_until_caught_up()
-    archived = shop.publisher.path / "Orders/_FilesReadyToDelete" / name(1)
-    for days, is_there in ((0, True), (6.9, True), (0.1, False)):
-        mirror_in_test.advance(days=days)
-        mirror_in_test.sync_until_caught_up()
-        assert archived.exists() == is_there
 
 
 def test_an_empty_table_fails_when_fourteen_days_have_passed_and_a_file_ends_it(shop, mirror_in_test):
@@ -61,16 +47,6 @@ def test_a_dropped_table_goes_when_its_delay_has_passed_also_by_a_clock_that_los
         shop.sync()
         assert shop.writer.tables() == tables
         shop.clock.advance(minutes=1.5)
-
-
-def test_a_retry_is_due_when_its_pause_has_passed():
-    clock = Clock()
-    backoff = Backoff(100.0, 300.0, clock)
-    backoff.failed()
-    for hours, is_waiting in ((0, True), (1, False)):
-        clock.advance(hours=hours)
-        assert backoff.is_waiting is is_waiting
-    assert backoff.seconds_left == 0.0
 
 
 @pytest.mark.parametrize("units", [{"seconds": -1}, {"days": float("nan")}, {"days": 36_501}])

@@ -21,7 +21,13 @@ from mirror_engine.storage.stores import open_storage
 STORES = ["onelake_server", "adls_server", "azurite", "s3_server"]
 
 
-@pytest.fixture(params=["memory", "local", *(pytest.param(name, marks=pytest.mark.slow) for name in STORES)])
+@pytest.fixture(
+    params=[
+        *("memory", "local"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in STORES if name != "adls_server"),
+        pytest.param("adls_server", marks=pytest.mark.nightly),  # as OneLake, with a key
+    ]
+)
 def each_storage(request, tmp_path):
     if request.param in STORES:
         server = request.getfixturevalue(request.param)
