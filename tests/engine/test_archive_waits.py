@@ -39,11 +39,9 @@ def damaged(shop, monkeypatch):
 
 def of_another_type(shop, _):
     """ME044: a rejected file, deleted later."""
-    file = shop.publisher.path / "Orders" / name(4)
-    shop.publisher.table("Orders", keys=["id"], types={"id": pa.string(), "city": pa.string()}).insert(
-        {"id": "x", "city": "Linz"}, name=name(4)
-    )
-    return file.unlink
+    orders = shop.publisher.table("Orders", keys=["id"], types={"id": pa.string(), "city": pa.string()})
+    orders.insert({"id": "x", "city": "Linz"}, name=name(4))
+    return lambda: orders.remove(name(4))
 
 
 def with_broken_metadata(shop, _):

@@ -7,6 +7,7 @@ import shutil
 from unittest.mock import Mock
 
 import pytest
+from scripted_faults import Failing, faulty
 from shop import NO_STOP, Shop, name, row
 
 from mirror_engine.engine.cycle import RunResult
@@ -14,6 +15,8 @@ from mirror_engine.errors import CommitFailed
 from mirror_engine.events import BatchCommitted, FileRead, TableHalted, TableResumed
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import Halted
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables import passthrough
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -32,6 +35,21 @@ def test_a_table_forgotten_since_its_plan_is_not_recorded_again(tmp_path, monkey
         monkeypatch.setattr(running, "_publish", lambda _: ledger.forget(ORDERS))
         running.cycle(NO_STOP)
         assert ledger.progress(ORDERS) is None
+
+
+def test_large_file_that_cannot_be_opened_now_is_committed_after_those_before_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
+    shop = Shop(tmp_path)
+    for number in (1, 2, 3):
+        shop.orders().initial_load(row(number), name=name(number))
+    with shop.engine(storage=faulty(LocalStorage(tmp_path), Failing(f"open .*{name(2)}", times=1))) as running:
+        running.cycle(NO_STOP)
+        assert running.report().commits == 2
+    assert [(entry.applied_by, len(entry.files)) for entry in shop.writer.history("dbo/Orders")] == [
+        ("passthrough", 2),
+        ("passthrough", 1),
+    ]
+    assert shop.ids() == [1, 2, 3]
 
 
 class Refusing(MemoryDeltaWriter):

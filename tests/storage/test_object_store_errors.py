@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from obstore.exceptions import AlreadyExistsError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import MemoryStore
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.object_store import ObjectStorage
+from mirror_engine.storage.object_store import ConditionalFile, ObjectStorage
 from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 
@@ -69,3 +69,11 @@ def test_a_list_that_breaks_off_is_not_taken_for_whole():
 
     with pytest.raises(StorageUnavailable):
         list(storage(list=pages).pages("a", ""))
+
+
+def test_conditional_write_that_fails_is_no_lost_condition():
+    failed = SimpleNamespace(put=refused(GenericError("Error performing PUT - connection closed")))
+    with pytest.raises(StorageUnavailable):
+        ConditionalFile(failed, "lease", URL).write(b"1", None)
+    other = SimpleNamespace(put=refused(AlreadyExistsError(TEXT)))
+    assert ConditionalFile(other, "lease", URL).write(b"1", None) is None
