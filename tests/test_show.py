@@ -11,7 +11,7 @@ from mirror_engine.cli.main import main
 from mirror_engine.config import Config
 from mirror_engine.display import MAX_CELL
 from mirror_engine.mirror import Mirror
-from mirror_engine.tables.log import snapshot
+from mirror_engine.tables.log import data_rows
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 TYPES = {"id": "int64", "text": "string", "raw": "binary"}
@@ -53,15 +53,15 @@ def test_show_sorts_an_older_version_by_its_own_size(root, monkeypatch):
 
 def test_show_reads_few_large_rows_at_once(root, monkeypatch):
     monkeypatch.setattr(mirror, "MAX_SORTED_ROWS", 0)
-    monkeypatch.setattr(snapshot, "_BATCH_BYTES", 1)
-    sizes, scan_file = [], snapshot.scan_file
+    monkeypatch.setattr(data_rows, "_BATCH_BYTES", 1)
+    sizes, scan_file = [], data_rows.scan_file
 
     def counted(*arguments):
         for first, batch in scan_file(*arguments):
             sizes.append(batch.num_rows)
             yield first, batch
 
-    monkeypatch.setattr(snapshot, "scan_file", counted)
+    monkeypatch.setattr(data_rows, "scan_file", counted)
     assert len(Mirror(root).show("Notes", limit=3)) == 3
     assert sizes == [1, 1, 1, 1]
 

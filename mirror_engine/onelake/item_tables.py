@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mirror_engine.onelake.items import Item
-    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_file import DataFile
 
 DEFAULT_SCHEMA = "dbo"  # of tables that are in no schema's folder
 

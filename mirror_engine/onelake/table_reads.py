@@ -13,14 +13,15 @@ import pyarrow as pa
 from mirror_engine.errors import MirrorError, UsageError
 from mirror_engine.onelake.errors import ConnectionReset, TableApiError, TableErrorCode
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.log.snapshot import open_log, scan
+from mirror_engine.tables.log.data_rows import scan
+from mirror_engine.tables.log.snapshot import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.clock import Clock
     from mirror_engine.onelake.item_tables import ItemTables
-    from mirror_engine.tables.log.snapshot import DataFile
+    from mirror_engine.tables.log.table_file import DataFile
     from mirror_engine.tables.log.table_path import TablePath
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"

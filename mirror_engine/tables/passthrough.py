@@ -34,7 +34,8 @@ from mirror_engine.tables.base import MatchCounts, accounted_bytes
 from mirror_engine.tables.changes.key_counts import KeyCounts, KeyRows, key_hashes
 from mirror_engine.tables.changes.net_changes import exact_numbers
 from mirror_engine.tables.footer import by_converted_types, check_pages, plain_footer
-from mirror_engine.tables.log.snapshot import needs_mapping, scan
+from mirror_engine.tables.log.data_rows import scan
+from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.statistics import bounds_of, decimal_of
 from mirror_engine.tables.log.tables_folder import PROCESS
 from mirror_engine.tables.reading.parquet import (

@@ -165,7 +165,7 @@ def test_download_limit_counts_rows_and_status_reads_none(onelake_server, upload
         assert printed(capsys, "compare", root, "Sales.Orders", "--max-download", "1MiB")[0] == 0
         code, document = printed(capsys, "compare", root, "Sales.Orders", "--max-download", "100B")
         assert (code, "would be downloaded" in document["error"]["message"]) == (2, True)
-        monkeypatch.setattr("mirror_engine.tables.log.snapshot.scan", None)
+        monkeypatch.setattr("mirror_engine.tables.log.data_rows.scan", None)
         assert printed(capsys, "status", "--table", "Items", "-C", root)[0] == 0
 
 

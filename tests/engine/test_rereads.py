@@ -14,7 +14,7 @@ from shop import NO_STOP
 
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.states import Halted
-from mirror_engine.tables.log import record, snapshot
+from mirror_engine.tables.log import log_errors, record, snapshot
 from mirror_engine.tables.log.tables_folder import TablesFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
@@ -64,7 +64,7 @@ class Reads:
 
     def __init__(self, monkeypatch):
         self.count = Counter()
-        for module in (record, snapshot):
+        for module in (log_errors, record, snapshot):
             monkeypatch.setattr(module, "read_commit", self.counted("commit", record.read_commit))
         monkeypatch.setattr(snapshot, "open_delta", self.counted("log", snapshot.open_delta))
         monkeypatch.setattr(snapshot, "_applications", self.counted("file", snapshot._applications))

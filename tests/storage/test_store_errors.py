@@ -25,7 +25,7 @@ from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.storage.stores import STORES, open_storage
-from mirror_engine.tables.log.snapshot import reading_log
+from mirror_engine.tables.log.log_errors import reading_log
 from mirror_engine.tables.log.table_path import StorePath
 
 pytestmark = pytest.mark.slow

@@ -29,7 +29,7 @@ from mirror_engine.tables.changes.net_changes import (
     net_changes,
 )
 from mirror_engine.tables.log.data_files import FILE_ROWS
-from mirror_engine.tables.log.snapshot import marks, scan_file, whole_files
+from mirror_engine.tables.log.data_rows import marks, scan_file, whole_files
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import StorePath, for_each
 
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import ChangeBatch
     from mirror_engine.tables.changes.key_index import KeyIndex
     from mirror_engine.tables.changes.net_changes import Integers, KeyCodes, Markers
-    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_file import DataFile
 
 T = TypeVar("T")
 # threads for good: new ones for each batch would each hold on to memory

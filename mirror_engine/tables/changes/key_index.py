@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_engine.tables.changes.net_changes import exact_numbers
-from mirror_engine.tables.log.snapshot import scan_file
+from mirror_engine.tables.log.data_rows import scan_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mirror_engine.tables.changes.net_changes import Integers
-    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_file import DataFile
 
 _log = logging.getLogger(__name__)
 _LEAST_ROWS = 100_000  # of a data file: a smaller one is scanned in a few milliseconds

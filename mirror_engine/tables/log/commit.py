@@ -21,15 +21,12 @@ from mirror_engine.errors import CommitConflict, StorageUnavailable, is_panic
 from mirror_engine.tables.log.cleanup import log_properties
 from mirror_engine.tables.log.data_files import written_file
 from mirror_engine.tables.log.durability import already_synced, forget_new, sync_new
+from mirror_engine.tables.log.log_errors import first_line
 from mirror_engine.tables.log.log_names import commit_name
 from mirror_engine.tables.log.record import ENGINE_INFO, now_ms, read_commit, to_metadata
-from mirror_engine.tables.log.snapshot import (
-    first_line,
-    needs_mapping,
-    physical_name,
-    read_footer,
-)
+from mirror_engine.tables.log.snapshot import needs_mapping, physical_name
 from mirror_engine.tables.log.statistics import statistics_of
+from mirror_engine.tables.log.table_file import read_footer
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, create_file, for_each
 
 if TYPE_CHECKING:
@@ -40,7 +37,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.schema import Column, TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.log.data_files import WrittenFile
-    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_file import DataFile
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.log.vectors import Descriptor, NewVectors
 

@@ -7,18 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_engine.tables.base import APPLICATIONS, DeltaReader
+from mirror_engine.tables.log.data_rows import read_rows
 from mirror_engine.tables.log.durability import make_durable
+from mirror_engine.tables.log.log_errors import reading_log
 from mirror_engine.tables.log.record import read_commit
 from mirror_engine.tables.log.segments import applied_since, read_records, read_segment
-from mirror_engine.tables.log.snapshot import (
-    KeptLogs,
-    has_transaction,
-    history,
-    latest_external_change,
-    open_log,
-    read_rows,
-    reading_log,
-)
+from mirror_engine.tables.log.snapshot import KeptLogs, has_transaction, history, latest_external_change, open_log
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
 
 if TYPE_CHECKING:

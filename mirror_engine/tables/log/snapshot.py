@@ -1,4 +1,4 @@
-"""Snapshots of Delta tables, opened through deltalake without a JVM: version, schema, files, rows, record, history.
+"""Snapshots of Delta tables, opened through deltalake without a JVM: version, schema, files, counts, record, history.
 
 What reads raises `TableDamaged` where the log is wrong, or a data file that it names is missing or unreadable, and
 `StorageUnavailable` where the disk or the store fails.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import re
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -18,26 +17,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from mirror_engine.errors import (
-    RESTORE_HELP,
-    CommitConflict,
-    StorageUnavailable,
-    TableDamaged,
-    TransientError,
-    UsageError,
-    is_panic,
-)
+from mirror_engine.errors import CommitConflict, StorageUnavailable, TransientError, UsageError
 from mirror_engine.landing_zone.schema import Column, TableSchema
-from mirror_engine.storage.remote import FIRST_BYTES
-from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
+from mirror_engine.tables.arrow_types import PARSE_ERRORS
 from mirror_engine.tables.base import TableSnapshot
+from mirror_engine.tables.log.log_errors import CONTENT_ERRORS, reading_log
 from mirror_engine.tables.log.log_names import log_file
 from mirror_engine.tables.log.record import (
     carried_from,
@@ -53,106 +43,24 @@ from mirror_engine.tables.log.record import (
     stamp,
 )
 from mirror_engine.tables.log.statistics import may_hold, may_hold_rows
-from mirror_engine.tables.log.table_path import (
-    LOG_FOLDER,
-    StorePath,
-    file_in,
-    for_each,
-    parquet_source,
-    read_range,
-)
+from mirror_engine.tables.log.table_file import DataFile, row_count
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, file_in, for_each, parquet_source
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, is_table, plain_folder
-from mirror_engine.tables.log.vectors import read_vector, vector_place
+from mirror_engine.tables.log.vectors import vector_place
 from mirror_engine.tables.log.vectors_in_use import VectorsInUse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from mirror_engine.tables.base import Chosen, ChosenColumns, HistoryEntry, RecordHead
-    from mirror_engine.tables.changes.net_changes import Integers
+    from mirror_engine.tables.base import HistoryEntry, RecordHead
     from mirror_engine.tables.log.record import Commit
     from mirror_engine.tables.log.statistics import Bounds
     from mirror_engine.tables.log.table_path import FileStat, TablePath
     from mirror_engine.tables.log.vectors import Descriptor
 
-_WITHOUT_CHECKPOINT = (
-    "Delete _last_checkpoint and the checkpoint from the table's _delta_log: the commits have the same content."
-)
-
-
-def damaged(folder: TablePath, words: str) -> TableDamaged:
-    """The error to raise for a table whose log cannot be read.
-
-    `words` are those of the log's reader, used where nothing better is found. Raises OSError where the log's folder
-    cannot be read at all.
-    """
-    names = sorted(entry.name for entry in (folder / LOG_FOLDER).iterdir())
-    files = [found for found in map(log_file, names) if found]
-    commits, checkpoints = ({file.version for file in files if file.is_commit is each} for each in (True, False))
-    newest = max(checkpoints, default=-1)
-    needed = {version for version in commits if version > newest}
-    try:
-        for version in sorted(needed) or sorted(commits)[-1:]:
-            read_commit(folder, version)
-    except TableDamaged as error:
-        return error
-    if fault := _checkpoint_fault(folder, names, checkpoints):
-        is_complete = commits == set(range(len(commits))) and bool(commits)
-        return TableDamaged(folder, fault, _WITHOUT_CHECKPOINT if is_complete else RESTORE_HELP)
-    if missing := set(range(newest + 1, max(needed, default=0))) - needed:
-        return TableDamaged(folder, f"commit {min(missing)} of its Delta log is missing")
-    return TableDamaged(folder, f"its Delta log cannot be read: {words.splitlines()[0]}")
-
-
-def _checkpoint_fault(folder: TablePath, names: Sequence[str], checkpoints: Collection[int]) -> str:
-    log, newest = folder / LOG_FOLDER, max(checkpoints, default=None)
-    hinted, files = last_checkpoint(folder)
-    if files and hinted not in checkpoints:
-        return f"checkpoint {hinted} of its Delta log is missing"
-    for name in names:
-        file = log_file(name)
-        if file and file.version == newest and not file.is_commit and name.endswith(".parquet"):
-            content = (log / name).read_bytes()
-            try:
-                pq.read_metadata(pa.BufferReader(content))
-            except PARSE_ERRORS:
-                return f"checkpoint {newest} of its Delta log is damaged"
-    return ""
-
 
 _ACTION_COLUMNS = {"path", "size_bytes", "num_records", "partition", "modification_time"}
-_OF_CONTENT = (DeltaError, ValueError, RecursionError)
-_OF_THE_STORE = re.compile(  # in deltalake's words, which draw a tree
-    r"\(os error \d+\)|Generic (LocalFileSystem|MicrosoftAzure|S3|GCS) error"
-    r"|The operation lacked (valid authentication|the necessary privileges)"
-)
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A Parquet file that is part of a version of a table."""
-
-    folder: TablePath  # of the table
-    size: int  # in bytes
-    rows: int | None  # by its statistics, deleted ones included; None where it has none
-    partition: Mapping[str, str | None]  # values of the partition columns, by their logical names
-    spelled: str  # its path as the log has it
-    modified_ms: int  # milliseconds since 1970
-    vector: Descriptor | None = None  # which of its rows are gone; None where none is
-    content: pa.Buffer | None = field(default=None, compare=False, repr=False)  # all of it; None where it is not read
-
-    @cached_property
-    def path(self) -> TablePath:
-        """Where it is; the log says how large it is, so a store is not asked for that. Errors as `file_in`."""
-        path = file_in(self.folder, unquote(self.spelled))
-        return path.sized(self.size, self.modified_ms) if isinstance(path, StorePath) else path
-
-    @property
-    def places(self) -> Sequence[TablePath]:
-        """All files that its rows are read from: itself, and that of its vector. Errors as `file_in`."""
-        vector = self.vector and vector_place(self.folder, self.vector)
-        return [self.path, vector] if vector else [self.path]
 
 
 # writer features that ask nothing of this engine, or what it does; those of columns and properties only where used
@@ -511,63 +419,9 @@ def open_delta(folder: TablePath, version: int | None = None) -> DeltaTable:
     )
 
 
-@contextlib.contextmanager
-def reading_log(folder: TablePath) -> Iterator[None]:
-    """What is raised while a table's log is read, in the error tree's words."""
-    try:
-        try:
-            yield
-        except BaseException as error:
-            if not isinstance(error, _OF_CONTENT) and not is_panic(error):
-                raise
-            if isinstance(folder, StorePath) and _OF_THE_STORE.search(str(error)):
-                raise OSError(str(error)) from error
-            raise damaged(folder, first_line(error) or type(error).__name__) from error
-    except OSError as error:
-        if isinstance(folder, StorePath) and not isinstance(error, FileNotFoundError):
-            with folder.errors("read"):
-                raise
-        reason = error.strerror or first_line(error)
-        raise StorageUnavailable(
-            f"{folder}: the Delta table cannot be read: {reason}",
-            "Check the disk and the rights on the folder.",
-        ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of deltalake says first; what follows may show rows, and a request with its credential."""
-    return str(error).partition("\n")[0].partition(": Error performing ")[0]
-
-
-_BATCH_ROWS = 65_536
-_BATCH_BYTES, _BUFFER_BYTES = 8 * 1024 * 1024, 1024 * 1024
-_THREADED_BYTES = 1 << 20  # of a data file: a smaller one is read sooner without threads
-_AHEAD_BYTES = 16 * 1024 * 1024  # of data files in a store that are read before they are asked for
 _MOST_OWN, _FEW_FILES = 16, 256  # commits and data files that are looked through
 _KEPT_LOGS = 64  # each holds the names and statistics of its table's files in memory, about half a KiB a file
 _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives five minutes at least
-
-
-def read_rows(
-    log: DeltaLog, limit: int | None = None, where: Chosen | None = None, columns: ChosenColumns | None = None
-) -> pa.Table:
-    """All rows of a version, or those chosen; all of them, or the first that come. All columns, or those chosen."""
-    found, rows = [], 0
-    files, schema = log.data_files(), arrow_schema(log.schema.columns)
-    names = [*columns(schema.names)] if columns else schema.names
-    if limit is None:
-        batches = scan(log, files, names)
-    else:  # no file is read that need not be, and few rows at once if they are large
-        batches = itertools.chain.from_iterable(scan(log, [file], names, _rows_at_once(file)) for file in files)
-    while (limit is None or rows < limit) and (batch := next(batches, None)) is not None:
-        found.append(batch if where is None else batch.filter(where(batch)))
-        rows += found[-1].num_rows
-    return pa.Table.from_batches(found, pa.schema([schema.field(name) for name in names])).slice(0, limit)
-
-
-def _rows_at_once(file: DataFile) -> int:
-    """How many rows of a data file have about `_BATCH_BYTES` in it."""
-    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * (file.rows or 0) // max(1, file.size)))
 
 
 def byte_count(log: DeltaLog, limit: int | None = None) -> int:
@@ -584,11 +438,11 @@ def count_rows(log: DeltaLog) -> int:
     """How many rows a version holds, from statistics, else from the files' footers."""
     with reading_log(log.folder):
         if log.own:
-            return sum(for_each(log.folder, _count, log.data_files()))
+            return sum(for_each(log.folder, row_count, log.data_files()))
         known = log.add_actions.column("num_records")
         gone = log.vectors.at(log.folder, log.version) if log.has_vectors else {}
     if known.null_count:
-        return sum(for_each(log.folder, _count, log.data_files()))
+        return sum(for_each(log.folder, row_count, log.data_files()))
     return int(pc.sum(known).as_py() or 0) - sum(int(vector["cardinality"]) for vector in gone.values())
 
 
@@ -604,138 +458,6 @@ def stated_rows(log: DeltaLog) -> int:
             rows.pop(path, None)
         rows |= {path: json.loads(action["stats"])["numRecords"] for path, action in commit.added.items()}
     return sum(filter(None, rows.values()))
-
-
-def scan(
-    log: DeltaLog, files: Iterable[DataFile], names: Sequence[str], batch_rows: int = _BATCH_ROWS
-) -> Iterator[pa.RecordBatch]:
-    """The named columns of every row of data files that is not gone, file by file."""
-    files = list(files)
-    gone_rows = for_each(log.folder, partial(marks, log), files)
-    for file, gone in zip(whole_files(log, files, names), gone_rows, strict=True):
-        for first, rows in scan_file(log, file, names, batch_rows):
-            yield rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows))
-
-
-def whole_files(log: DeltaLog, files: Iterable[DataFile], names: Sequence[str]) -> Iterator[DataFile]:
-    """Data files, in order, of which the named columns of all rows will be read.
-
-    In a store small files are read before they are asked for: each whole by one request, several at once, and at most
-    `_AHEAD_BYTES`. Larger ones are left to `scan_file`, which reads them by row groups.
-    """
-    largest = _AHEAD_BYTES if set(names) >= set(log.schema.names) else FIRST_BYTES
-
-    def weight(file: DataFile) -> int:
-        return file.size if 0 < file.size <= largest else 0
-
-    def read(file: DataFile) -> DataFile:
-        if not (isinstance(file.path, StorePath) and weight(file)):
-            return file
-        with _reading_file(file.path):
-            return replace(file, content=pa.py_buffer(read_range(file.path, 0, file.size)))
-
-    return for_each(log.folder, read, files, weight, _AHEAD_BYTES)
-
-
-def marks(log: DeltaLog, file: DataFile) -> Integers | None:
-    """The numbers of a data file's rows that are gone, ascending; None where all are there."""
-    with _reading_file(file.path):
-        return None if file.vector is None else read_vector(log.folder, file.vector)
-
-
-def rows_left(gone: Integers, first: int, count: int) -> pa.BooleanArray:
-    """Which of `count` rows from the number `first` on are there."""
-    low, high = np.searchsorted(gone, (first, first + count))
-    left = np.ones(count, dtype=np.bool_)
-    left[gone[low:high] - first] = False
-    return pa.array(left)
-
-
-def scan_file(
-    log: DeltaLog,
-    file: DataFile,
-    names: Sequence[str],
-    batch_rows: int = _BATCH_ROWS,
-    only: Integers | None = None,
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """All rows of a data file, also those that are gone: the named columns that the table has.
-
-    Each batch comes with its first row's number. Row groups without any of the rows `only` are passed over.
-    """
-    columns = {column.name: column for column in log.schema.columns}
-    schema = arrow_schema(tuple(columns[name] for name in names if name in columns))
-    known = log.physical_names
-    physical = [known[name] for name in schema.names]
-    is_remote = isinstance(file.path, StorePath) and file.content is None
-    is_large = file.size >= _THREADED_BYTES
-    buffer_size = 0 if batch_rows == _BATCH_ROWS else _BUFFER_BYTES  # else a row group's column is read whole
-    with (
-        _reading_file(file.path),
-        parquet_source(file.path) if file.content is None else pa.BufferReader(file.content) as source,
-        pq.ParquetFile(
-            source, buffer_size=buffer_size, coerce_int96_timestamp_unit="us", pre_buffer=is_remote
-        ) as parquet,
-    ):
-        present = [name for name in physical if name in parquet.schema_arrow.names]
-        for first, groups in _row_groups(parquet.metadata, only, one_by_one=is_remote):
-            at = first
-            for batch in parquet.iter_batches(batch_rows, groups, present, use_threads=is_large):
-                arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
-                yield at, pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
-                at += batch.num_rows
-
-
-def _row_groups(
-    footer: pq.FileMetaData, only: Integers | None, *, one_by_one: bool
-) -> Iterator[tuple[int, list[int] | None]]:
-    """Row groups to read together, each time with the number of their first row; None for all.
-
-    `one_by_one`: Arrow reads them ahead (`pre_buffer`), and holds in memory whatever it is asked for together.
-    """
-    if only is None and not one_by_one:
-        yield 0, None
-        return
-    first = 0
-    for group in range(footer.num_row_groups):
-        end = first + footer.row_group(group).num_rows
-        low = 0 if only is None else np.searchsorted(only, first)
-        if only is None or (low < len(only) and only[low] < end):
-            yield first, [group]
-        first = end
-
-
-def read_footer(data_file: TablePath) -> pq.FileMetaData:
-    """The footer of a data file that the log names."""
-    with _reading_file(data_file), parquet_source(data_file) as source:
-        return pq.read_metadata(source)
-
-
-@contextlib.contextmanager
-def _reading_file(data_file: TablePath) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise TableDamaged(data_file, "the Delta log names this file, but it is missing") from None
-    except StorageUnavailable:
-        if isinstance(data_file, StorePath) and data_file.listed and not data_file.is_as_listed():
-            raise TableDamaged(data_file, "the Delta log names this file, but it is truncated") from None
-        raise
-    except pa.ArrowInvalid as error:
-        raise TableDamaged(data_file, f"not a Parquet file: {str(error).splitlines()[0]}") from None
-    except OSError as error:
-        raise StorageUnavailable(f"{data_file}: cannot be read: {error.strerror or error}") from error
-
-
-def _values(batch: pa.RecordBatch, name: str, file: DataFile, field: pa.Field[Any]) -> pa.Array[Any]:
-    if field.name in file.partition:
-        return pa.repeat(pa.scalar(file.partition[field.name], pa.string()), batch.num_rows).cast(field.type)
-    place = batch.schema.get_field_index(name)
-    return pa.nulls(batch.num_rows, field.type) if place < 0 else batch.column(place).cast(field.type)
-
-
-def _count(file: DataFile) -> int:
-    gone = 0 if file.vector is None else file.vector["cardinality"]
-    return (read_footer(file.path).num_rows if file.rows is None else file.rows) - gone
 
 
 def history(folder: TablePath, limit: int | None, until: int | None = None) -> Sequence[HistoryEntry]:
@@ -790,7 +512,7 @@ def has_transaction(folder: TablePath, applications: str) -> bool:
     """
     with reading_log(folder):
         for file in (folder / LOG_FOLDER).iterdir():
-            with contextlib.suppress(*_OF_CONTENT, *PARSE_ERRORS, LookupError, TypeError):
+            with contextlib.suppress(*CONTENT_ERRORS, *PARSE_ERRORS, LookupError, TypeError):
                 if any(each.startswith(applications) for each in _applications(file)):
                     return True
         return False

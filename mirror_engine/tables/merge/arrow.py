@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, MatchCounts
     from mirror_engine.tables.changes.counted import CountedChanges
-    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_file import DataFile
     from mirror_engine.tables.maintainer import Maintenance
 
 _log = logging.getLogger(__name__)

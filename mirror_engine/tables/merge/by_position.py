@@ -17,7 +17,9 @@ from mirror_engine.tables.changes.counted import in_schema, taken_rows
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.log.commit import VECTORS_FROM_ROWS, add_action, marked_action, remove_action
 from mirror_engine.tables.log.data_files import CHANGE_TYPE, DataFiles
-from mirror_engine.tables.log.snapshot import read_footer, rows_left, scan_file, stated_rows, whole_files
+from mirror_engine.tables.log.data_rows import rows_left, scan_file, whole_files
+from mirror_engine.tables.log.snapshot import stated_rows
+from mirror_engine.tables.log.table_file import read_footer
 from mirror_engine.tables.log.table_path import for_each
 from mirror_engine.tables.log.vectors import new_vectors
 
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.changes.net_changes import Integers
     from mirror_engine.tables.log.commit import Evolution
     from mirror_engine.tables.log.data_files import Json, WrittenFile
-    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_file import DataFile
     from mirror_engine.tables.log.vectors import NewVectors
 
 _VECTOR_FILE_ROWS = 50_000  # of a data file: a smaller one is rewritten in a few milliseconds

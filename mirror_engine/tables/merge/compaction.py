@@ -19,7 +19,8 @@ from mirror_engine.tables.log.commit import (
     writing,
 )
 from mirror_engine.tables.log.data_files import FILE_ROWS, DataFiles
-from mirror_engine.tables.log.snapshot import reading_log, scan
+from mirror_engine.tables.log.data_rows import scan
+from mirror_engine.tables.log.log_errors import reading_log
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
 from mirror_engine.tables.log.vectors import vector_file
 from mirror_engine.tables.log.vectors_in_use import removed_since
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mirror_engine.tables.log.data_files import WrittenFile
-    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_file import DataFile
     from mirror_engine.tables.log.table_path import TablePath
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from mirror_engine.tables.changes import counted, key_index
 from mirror_engine.tables.changes.counted import held_rows
 from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.changes.net_changes import exact_numbers, key_codes
-from mirror_engine.tables.log import snapshot
+from mirror_engine.tables.log import table_file
 from mirror_engine.tables.log.commit import known_action, put_commit, remove_action
 from mirror_engine.tables.merge import by_position
 from mirror_engine.tables.merge.arrow import ArrowWriter
@@ -200,7 +200,7 @@ def test_files_without_statistics_are_not_asked_how_large_the_table_is(tmp_path,
     rows = (remove_action(log, file), {"add": {**known_action(log, file), "modificationTime": 0, "dataChange": True}})
     table.version = log.version + 1
     put_commit(log.folder, table.version, [{"commitInfo": {"engineInfo": "another"}}, *rows])
-    monkeypatch.setattr(snapshot, "read_footer", lambda _: pytest.fail("a footer is read"))
+    monkeypatch.setattr(table_file, "read_footer", lambda _: pytest.fail("a footer is read"))
     table.change((0, 2, 2))
     assert not (tmp_path / "keys").exists()
 

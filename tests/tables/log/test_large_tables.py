@@ -7,7 +7,8 @@ import pytest
 from delta_scenario import schema_of, table_with
 
 from mirror_engine.tables.changes.counted import _possible_rows
-from mirror_engine.tables.log.snapshot import DeltaLog, count_rows, scan
+from mirror_engine.tables.log.data_rows import scan
+from mirror_engine.tables.log.snapshot import DeltaLog, count_rows
 
 
 def test_scan_parses_schema_a_few_times_however_many_columns(tmp_path, monkeypatch):

@@ -25,8 +25,8 @@ from mirror_engine.tables.changes.staged import StagedChanges
 from mirror_engine.tables.log import table_path, tables_folder
 from mirror_engine.tables.log.commit import create_with_files, put_commit
 from mirror_engine.tables.log.durability import make_durable
+from mirror_engine.tables.log.log_errors import reading_log
 from mirror_engine.tables.log.record import commits_after, to_metadata
-from mirror_engine.tables.log.snapshot import reading_log
 from mirror_engine.tables.log.table_path import StorePath, file_in, parquet_source
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
 from mirror_engine.tables.merge.spark import SparkDeltaWriter

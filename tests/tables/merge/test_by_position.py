@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from seed import by_night
 
 from mirror_engine.errors import CommitFailed
-from mirror_engine.tables.log import snapshot
+from mirror_engine.tables.log import data_rows
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.merge import arrow, by_position, compaction
 from mirror_engine.tables.merge.arrow import ArrowWriter
@@ -51,8 +51,8 @@ def test_vector_is_read_once_by_a_batch(local, keys, monkeypatch):
     table, read = Scenario(local, SIMPLE, keys), []
     table.change(*((0, key, "Linz") for key in range(9)))
     table.change((2, 1, "Linz"))
-    read_vector = snapshot.read_vector
-    monkeypatch.setattr(snapshot, "read_vector", lambda *given: read.append(given) or read_vector(*given))
+    read_vector = data_rows.read_vector
+    monkeypatch.setattr(data_rows, "read_vector", lambda *given: read.append(given) or read_vector(*given))
     table.change((2, 2, "Linz"), (1, 3, "Linz"))
     assert len(read) == 1
     assert [file.vector["cardinality"] for file in table.log().data_files() if file.vector] == [3]

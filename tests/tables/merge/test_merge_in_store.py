@@ -16,8 +16,9 @@ from mirror_engine.errors import TableDamaged
 from mirror_engine.storage import remote
 from mirror_engine.storage.base import REQUESTS
 from mirror_engine.tables.changes import counted
-from mirror_engine.tables.log import snapshot
-from mirror_engine.tables.log.snapshot import DeltaLog, count_rows, read_rows
+from mirror_engine.tables.log import data_rows
+from mirror_engine.tables.log.data_rows import read_rows
+from mirror_engine.tables.log.snapshot import DeltaLog, count_rows
 from mirror_engine.tables.log.vectors_in_use import removed_since
 
 pytestmark = pytest.mark.slow
@@ -157,7 +158,7 @@ def test_bytes_read_ahead_are_bounded(twin, monkeypatch, of_files):
     writer, store = twin
     log = table_of_files(writer).log()
     size = max(file.size for file in log.data_files())
-    monkeypatch.setattr(snapshot, "_AHEAD_BYTES", int(of_files * size))
+    monkeypatch.setattr(data_rows, "_AHEAD_BYTES", int(of_files * size))
     with store.counting(SECONDS):
         assert read_rows(log).num_rows == FILES
     assert store.most == int(of_files)
@@ -175,7 +176,7 @@ def test_large_file_is_read_by_row_groups(twin, tmp_path, monkeypatch):
     ids = random.Random(1).sample(range(2**31), 3 * GROUP)
     pq.write_table(pa.table({"Id": pa.array(ids, pa.int32())}), place, row_group_size=GROUP, use_dictionary=False)
     file = replace(file, size=place.stat().st_size, modified_ms=0)
-    found = snapshot.scan_file(log, file, ["Id"], 3 * GROUP)
+    found = data_rows.scan_file(log, file, ["Id"], 3 * GROUP)
     first, rows = next(found)
     with store.counting():
         assert (first, rows.num_rows) == (0, GROUP)
@@ -189,7 +190,7 @@ def test_large_file_is_read_by_row_groups(twin, tmp_path, monkeypatch):
 def test_damaged_data_file_is_reported(twin, tmp_path, monkeypatch, missing, whole):
     writer, _ = twin
     if not whole:
-        monkeypatch.setattr(snapshot, "_AHEAD_BYTES", 0)
+        monkeypatch.setattr(data_rows, "_AHEAD_BYTES", 0)
     log = table_of_files(writer, files=3).log()
     place = tmp_path / "store" / log.data_files()[1].path.path
     place.unlink() if missing is None else place.write_bytes(missing)
