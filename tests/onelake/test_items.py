@@ -32,16 +32,6 @@ def known_workspace(registry):
     return registry.ensure_workspace("ws")
 
 
-def test_what_is_ensured_is_made_once_with_its_landing_zone(item_store, registry):
-    item = registry.ensure("ws", "db")
-    assert registry.ensure("ws", "db") == item
-    assert (item.path, item.workspace.name) == ("ws/db", "ws")
-    assert GUID.fullmatch(item.id)
-    assert GUID.fullmatch(item.workspace.id)
-    assert item_store.list("ws/db/Files/LandingZone") == []
-    assert item_store.list("ws/db/Tables") == []
-
-
 def test_guids_outlast_the_process(item_store, registry):
     item = replace(registry.ensure("ws", "db"), description="d", definition=b'{"\xff')
     registry.change(item)

@@ -104,14 +104,6 @@ def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(full
     assert full_store.list(STAGING) == []
 
 
-def test_a_published_file_has_the_given_time_and_outlives_its_staged_file(full_store):
-    with staged(full_store, b"new") as file:
-        entry = full_store.publish(file, "a/g", NOW)
-    assert (entry.name, entry.kind, entry.size, entry.modified_ns) == ("g", Kind.FILE, 3, NOW)
-    assert full_store.stat("a/g") == entry
-    assert tree(full_store) == {**FILLED, "a/g": b"new"}
-
-
 def test_publishing_and_renaming_over_a_link_replace_the_link(full_store, outside):
     full_store.publish(staged(full_store, b"new"), "file", 0)
     full_store.rename("f", "folder")

@@ -12,7 +12,7 @@ import pytest
 
 from mirror_engine.landing_zone.diagnostics import PAGES
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
-from mirror_engine.testing.cases import load, names, parse
+from mirror_engine.testing.cases import parse
 
 README = (Path(__file__).parents[2] / "fixtures/README.md").read_text(encoding="utf-8")
 WHOLE = re.search(r"^~~~markdown\n(.*?)^~~~$", README, re.MULTILINE | re.DOTALL)[1]
@@ -39,23 +39,6 @@ def test_readme_shows_a_case_of_two_stages():
         ("ME037", "Orders/00000000000000000001.parquet", 2)
     ]
     assert case.tables["dbo/Orders"].rows == ({"Id": "A1", "City": "Linz"}, {"Id": "B7", "City": None})
-
-
-@pytest.mark.parametrize(
-    ("info", "text", "content"),
-    [
-        ("text T/a", "x\n\ny", b"x\n\ny"),
-        ("text T/a", "", b""),
-        ("json encoding=utf-16-le T/a", "{}", b"{\0}\0"),
-        ("csv T/a", "x\ny", b"x\r\ny\r\n"),
-        ("csv T/a", "", b""),
-        ("csv ends=lf T/a", "x\ny", b"x\ny\n"),
-        ("escaped T/a", "x\\r\\n\ny\\\\\\xff\\tö", b"x\r\ny\\\xff\t\xc3\xb6"),
-        ("base64 T/a", "AP8=", b"\0\xff"),
-    ],
-)
-def test_block_of_text_becomes_bytes(info, text, content):
-    assert landed(info, text).content == content
 
 
 @pytest.mark.parametrize(
@@ -115,15 +98,6 @@ def test_mistake_is_named_with_its_line(old, new, error):
     assert old in WHOLE
     with pytest.raises(ValueError, match=re.escape(error)):
         parse("a", WHOLE.replace(old, new, 1))
-
-
-def test_stage_removes_files_before_it_lands_others(tmp_path):
-    case = load("recreated-folder-is-rebuilt")
-    for stage in case.stages:
-        stage.land(tmp_path)
-    there = sorted(path.name for path in (tmp_path / ZONE).rglob("*") if path.is_file())
-    assert there == ["00000000000000000001.parquet", "_metadata.json"]
-    assert len(names()) > 200
 
 
 def test_fixed_form_lands_a_path_once_where_it_is_first_named():

@@ -35,15 +35,6 @@ def test_a_key_is_found_by_its_typed_value_and_null_never(text, kind, value, oth
     assert rows_with_key({"id": text}, rows).to_pylist() == [False, True, False, True]
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "word"),
-    [("4.5", pa.int64(), "long"), ("much", pa.decimal128(9, 2), r"decimal\(9,2\)"), ("?", pa.binary(), "binary")],
-)
-def test_a_value_of_another_type_is_refused_with_the_type(text, kind, word):
-    with pytest.raises(UsageError, match=f"no value of type {word}"):
-        rows_with_key({"Id": text}, pa.RecordBatch.from_arrays([pa.nulls(1, kind)], ["Id"]))
-
-
 def test_all_parts_of_a_composite_key_must_be_there_and_equal():
     rows = pa.RecordBatch.from_pydict({"A": [1, 1, 2], "B": ["x", "y", "x"]})
     assert rows_with_key({"A": "1", "B": "x"}, rows).to_pylist() == [True, False, False]
