@@ -19,6 +19,8 @@ from mirror_engine.landing_zone.layout import ENGINE, HISTORY, LEDGER, ZONE
 from mirror_engine.mirror import Mirror
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 
 def delete(shop):
     shop.publisher.remove("Items")
@@ -192,7 +194,6 @@ def test_sync_reports_a_change_once_and_the_history_has_it(synced, case):
         assert found(mirror.sync().to_json()["changes"]) == []
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("case", ["all deleted", "halted", "ledger lost", "moved", "archived"])
 def test_run_logs_a_change_and_reports_it_at_its_end(synced, cli, monkeypatch, case):
@@ -249,7 +250,6 @@ def test_archived_files_that_expire_are_reported(synced, cli):
     assert recorded_changes(synced.root / HISTORY)[0].files == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", [name for name in DROPS if name != "removed"])
 def test_drop_is_said_before_by_status_plan_and_wait(synced, cli, case):
     act, _, changes, _ = DROPS[case]
@@ -341,7 +341,6 @@ def test_every_kind_of_change_is_tried():
     assert tried | others == {*ChangeKind.__args__}
 
 
-@pytest.mark.slow
 def test_rows_lost_with_a_removed_delta_table_are_said_until_a_rebuild(synced, cli):
     """ME069: the applied files were archived, and a sequential table does not begin without them."""
     update(synced)

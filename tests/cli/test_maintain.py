@@ -13,6 +13,8 @@ from mirror_engine import Mirror
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.spark import doctor as machine
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 
 def test_a_table_that_fails_does_not_stop_the_others(sales, cli, monkeypatch):
     cli("sync", sales.root)
@@ -86,7 +88,6 @@ def test_the_question_of_rebuild_states_what_is_lost(sales, cli, monkeypatch, wo
     assert cli("rebuild", sales.root, *words).code == 0
 
 
-@pytest.mark.slow
 class TestDeltaTables:
     @pytest.fixture
     def healthy_lake(self, tmp_path, monkeypatch):

@@ -20,6 +20,8 @@ from mirror_engine.landing_zone.layout import LOCK, OPTIONS
 from mirror_engine.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 
 @pytest.mark.parametrize("command", [("sync",), ("maintain", "-C")])
 def test_a_second_engine_ends_with_4(sales, cli, command, monkeypatch):
@@ -30,7 +32,6 @@ def test_a_second_engine_ends_with_4(sales, cli, command, monkeypatch):
     assert (printed.code, "another engine" in printed.err) == (4, True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
@@ -79,13 +80,11 @@ def test_sync_and_wait_do_not_hide_ignored_data_behind_tables_that_have_caught_u
     assert (waited.code, "All 2 tables have caught up, but 2 paths with data are ignored (" in waited.out) == (0, True)
 
 
-@pytest.mark.slow
 def test_run_waits_in_an_empty_folder_for_a_zone_to_come(cli, tmp_path):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
     assert cli("run", tmp_path, "--poll-interval", "50ms").code == 0
 
 
-@pytest.mark.slow
 def test_run_on_a_terminal_shows_commits_findings_and_a_report_and_no_log(sales, cli, terminal, monkeypatch):
     monkeypatch.setattr("mirror_engine.tables.spark.choice.find_spec", lambda _: object())
     sales.halt()
@@ -140,7 +139,6 @@ def test_run_retries_a_zone_that_cannot_be_listed_and_logs_it(sales, cli):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-@pytest.mark.slow
 def test_run_works_until_a_signal_and_logs_one_line_per_event(sales, cli, number, code):
     printed = run_until_applied(sales, cli, number=number)
     names = [json.loads(line)["event"] for line in printed.err.splitlines()]
@@ -150,7 +148,6 @@ def test_run_works_until_a_signal_and_logs_one_line_per_event(sales, cli, number
     assert (report["exit_code"], report["rows_applied"]) == (code, 4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("words", "levels"), [(("-v",), {"debug", "info"}), (("-q",), set())])
 def test_verbosity_chooses_what_run_logs(sales, cli, words, levels):
     printed = run_until_applied(sales, cli, *words)
@@ -163,7 +160,6 @@ def after(seconds, action):
     return timer
 
 
-@pytest.mark.slow
 class TestWait:
     def test_a_running_engine_is_given_as_the_reason(self, sales, cli):
         (sales.root / LOCK).parent.mkdir()

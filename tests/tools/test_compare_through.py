@@ -33,6 +33,8 @@ from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tools.compare.fabric_tables import ApiTables, StorageTables
 from mirror_engine.tools.compare.zone import compare_zone
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 TYPES = {"Id": pa.int64(), "City": pa.string()}
 NEW, OLD = [(1, "Linz"), (2, "Wels")], [(1, "Graz")]
 

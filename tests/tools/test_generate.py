@@ -12,6 +12,8 @@ from mirror_engine.publish import LandingZone
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tools.generate import KINDS, Load, generate, zone_of
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 SMALL = Load(tables=len(KINDS) + 1, rows=20, rate=60, seconds=3)
 
 
@@ -79,7 +81,6 @@ def test_folder_of_another_publisher_is_refused_and_kept(tmp_path):
     assert len(list(folder.glob("0*.parquet"))) == 1
 
 
-@pytest.mark.slow
 @ONE_BY_DAY
 def test_load_lands_in_every_store(store):
     root, load = store.new_root(), Load(tables=2, rows=5, rate=4, seconds=2)

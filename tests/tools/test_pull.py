@@ -24,6 +24,8 @@ from mirror_engine.tools.pull import Pull
 from mirror_engine.tools.validate import check_landing_zone
 from mirror_engine.tools.validation_target import find_target
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 URL = "abfss://Sales@onelake.dfs.fabric.microsoft.com/Orders"
 SECOND = 10**9
 
@@ -97,7 +99,6 @@ def test_an_archived_file_stays_archived_where_a_new_one_has_its_name(origin, tm
     assert codes[0] == codes[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stop", [0, 1, 3])
 def test_stopped_between_any_two_files_it_goes_on(origin, tmp_path, monkeypatch, stop):
     monkeypatch.setattr("mirror_engine.tools.pull.WORKERS", 1)
@@ -125,7 +126,6 @@ def test_stopped_between_any_two_files_it_goes_on(origin, tmp_path, monkeypatch,
     assert len(tree(here)) == len(tree(origin.root))
 
 
-@pytest.mark.slow
 def test_killed_at_any_moment_no_half_file_has_its_name(tmp_path):
     publisher = LandingZoneWriter(tmp_path / "source")
     table = publisher.table("Big", keys=["id"])
@@ -239,7 +239,6 @@ def test_tables_and_times_choose(origin, tmp_path):
         pull(origin, tmp_path / "none", tables=["Nothing"])
 
 
-@pytest.mark.slow
 def test_it_refuses_other_folders_and_sources(origin, tmp_path):
     here = tmp_path / "here"
     pull(origin, here)
