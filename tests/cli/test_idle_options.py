@@ -10,6 +10,7 @@ from mirror_engine import Mirror
 from mirror_engine.config import Config, write_effective
 from mirror_engine.errors import ConfigError
 from mirror_engine.landing_zone.layout import ENGINE, OPTIONS
+from mirror_engine.monitoring.maintenance_results import MaintenanceReport
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.spark import choice
 
@@ -129,7 +130,7 @@ def test_maintain_takes_the_engine_that_root_had_last(sales, cli, monkeypatch, f
     (sales.root / ENGINE).mkdir()
     write_effective(sales.root / OPTIONS, Config(merge_engine="arrow", workers=9))
     chosen = []
-    monkeypatch.setattr(Mirror, "maintain", lambda self, *_: chosen.append(self.config) or {})
+    monkeypatch.setattr(Mirror, "maintain", lambda self, *_: chosen.append(self.config) or MaintenanceReport([]))
     assert cli("maintain", "-C", sales.root, *flags).code == 0
     assert [(config.merge_engine, config.workers) for config in chosen] == [(engine, 4)]
     printed = cli("maintain", "-C", sales.root, "--driver-memory", "4g")
