@@ -64,6 +64,7 @@ def found(sarif):
     return [each["ruleId"] for each in json.loads(sarif.read_text(encoding="utf-8"))["runs"][0]["results"]]
 
 
+@pytest.mark.nightly
 def test_a_publisher_runs_unmodified_and_what_it_wrote_is_checked(runner, workspace):
     ran = runner.run(command="python3 publisher.py")
     assert (ran.code, ran.outputs["exit-code"]) == (0, "0"), ran.printed
