@@ -48,10 +48,15 @@ def annotations(text):
 
 
 def test_an_annotation_names_file_line_and_code():
-    assert github(zone(items(WRONG_MARKER, is_text=True))) == (
+    line = (
         f"::error file=out/LandingZone/{SECOND},line=4,title=ME037::{SECOND}, row 3: row marker is 3, "
         "expected 0, 1, 2 or 4 [ME037]; help: delete the file and land a corrected one under the same name\n"
     )
+    assert github(zone(items(WRONG_MARKER, is_text=True))) == line
+    assert github(zone(items(WRONG_MARKER))) == line.replace(",line=4", "")  # a row of Parquet has none
+    fault = diagnose("ME010", "Items/_metadata.json", line=3, char=7, fault="a bare word", help="quote it")
+    assert items().line_of(fault) == 3
+    assert items().line_of(diagnose("ME016", "Items/_metadata.json")) is None
 
 
 @pytest.mark.parametrize("render", [github, junit, sarif])
@@ -59,18 +64,6 @@ def test_no_control_character_of_a_name_reaches_the_log(render):
     name = "".join(map(chr, CONTROLS))
     report = zone(TableReport(name, "halted", (f"{name}/x.csv",), 0, ((diagnose("ME023", f"{name}/x.csv"), 1),)))
     assert not set(render(report)) & {chr(code) for code in CONTROLS if code != 10}
-
-
-def test_a_row_of_parquet_has_no_line_and_is_in_the_message():
-    (printed,) = annotations(github(zone(items(WRONG_MARKER))))
-    assert "line" not in printed[1]
-    assert ", row 3:" in printed[2]
-
-
-def test_invalid_json_has_its_line():
-    fault = diagnose("ME010", "Items/_metadata.json", line=3, char=7, fault="a bare word", help="quote it")
-    assert items().line_of(fault) == 3
-    assert items().line_of(diagnose("ME016", "Items/_metadata.json")) is None
 
 
 def test_every_severity_has_its_command_and_strict_counts():

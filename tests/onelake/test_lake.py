@@ -207,21 +207,6 @@ def test_links_are_not_followed_by_anything(linked, tmp_path, path):
     assert linked.read("f") == b"x"
 
 
-def test_folders_and_files_are_created_with_their_parents(zone):
-    folder = zone.lake.create_folder(zone.at("S.schema/T/_FilesReadyToDelete"))
-    assert folder.is_folder
-    assert zone.lake.create_folder(zone.at("S.schema/T/_FilesReadyToDelete")).etag == folder.etag
-    first = zone.create("T/deep/f")
-    assert (first.is_folder, first.size) == (False, 0)
-    zone.put("T/deep/f", b"abc")
-    assert zone.create("T/deep/f").etag != first.etag
-    assert zone.read("T/deep/f") == b""
-    put = zone.put("V/f", b"abc", ABSENT_ONLY)
-    assert put == zone.properties("V/f")
-    zone.put("V/f", b"", matching(put))
-    assert (zone.read("V/f"), zone.names()) == (b"", ["S.schema", "T", "V"])
-
-
 @pytest.mark.parametrize(
     ("committed", "appends", "position", "content"),
     [
@@ -691,15 +676,9 @@ def test_create_only_is_rejected_for_an_existing_path():
     with refused(Code.PathAlreadyExists):
         create_only.check_write(THERE)
     create_only.check_write(None)
+    Conditions.of({"if-none-match": f'"{TAG}"', "if-unmodified-since": NOON}).check_write(None)
     with refused(Code.NotModified):
         create_only.check_read(THERE)
-
-
-def test_an_entity_tag_never_matches_an_absent_path():
-    for tag in ("*", f'"{TAG}"'):
-        with refused(Code.ConditionNotMet):
-            Conditions.of({"if-match": tag}).check_write(None)
-    Conditions.of({"if-none-match": f'"{TAG}"', "if-unmodified-since": NOON}).check_write(None)
 
 
 def test_the_headers_of_the_source_are_not_those_of_the_target():

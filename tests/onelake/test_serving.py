@@ -249,14 +249,6 @@ def test_fabric_s_api_takes_the_address_and_its_operations_stay_there(shared_por
     assert session.get(begun.headers["Location"], headers=bearer, timeout=10).json()["status"] == "Running"
 
 
-def test_the_table_apis_take_the_address(shared_port):
-    for target, form in (
-        ("/iceberg/v1/config", b"BadRequestException"),
-        ("/delta/a/b/api/2.1/unity-catalog/schemas", b"NOT_FOUND"),
-    ):
-        assert form in shared_port.asks(target)
-
-
 def test_entra_names_its_own_address(shared_port):
     answer = shared_port.asks("/t/v2.0/.well-known/openid-configuration")
     document = json.loads(answer.partition(b"\r\n\r\n")[2])
@@ -266,12 +258,18 @@ def test_entra_names_its_own_address(shared_port):
 
 
 @pytest.mark.parametrize(
-    ("target", "marker"), [("/", b"<html"), ("/metrics", b"mirror_engine_"), ("/readyz", b"ready")]
+    ("target", "status", "marker"),
+    [
+        ("/", 200, b"<html"),
+        ("/metrics", 200, b"mirror_engine_"),
+        ("/readyz", 200, b"ready"),
+        ("/iceberg/v1/config", 400, b"BadRequestException"),
+        ("/delta/a/b/api/2.1/unity-catalog/schemas", 404, b"NOT_FOUND"),
+    ],
 )
-def test_the_page_is_there(shared_port, target, marker):
+def test_the_page_and_the_table_apis_are_there(shared_port, target, status, marker):
     answer = shared_port.asks(target)
-    assert status_of(answer) == 200
-    assert marker in answer
+    assert (status_of(answer), marker in answer) == (status, True)
 
 
 def test_production_s_names_are_theirs_alone_whatever_the_path(shared_port):
