@@ -16,7 +16,6 @@ from mirror_engine.engine.recovery import (
     DeltaFolders,
     is_as_recorded,
     owner_of,
-    recover,
     rescan,
 )
 from mirror_engine.errors import StorageUnavailable, TableDamaged
@@ -53,48 +52,6 @@ def test_a_look_for_commits_of_other_programs_is_good_enough_for_a_while_but_not
     look = partial(context.latest_external_change, ORDERS)
     assert [look(progress, 600.0), look(progress, 600.0), look(progress), look(progress, 600.0)] == [None, None, 7, 7]
     assert look(replace(progress, delta_version=6), 600.0) == 8
-
-
-def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeypatch):
-    shop = Shop(tmp_path)
-    shop.orders().initial_load(row(1))
-    shop.sync()
-
-    unavailable = StorageUnavailable("dbo/Orders", "Try again.")
-
-    def snapshot(_):
-        raise unavailable
-
-    with shop.engine() as running:
-        before = running.context.ledger.progress(ORDERS)
-        monkeypatch.setattr(shop.writer, "snapshot", snapshot)
-        assert recover(running.context) == DeltaFolders(unread={"dbo/Orders": unavailable})
-        assert running.context.ledger.progress(ORDERS) == before
-
-
-def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on(tmp_path):
-    """Else what it holds would be applied once more, under a ledger that was lost, or no table would be."""
-    shop = Shop(tmp_path)
-    sound = shop.orders("Sound")
-    for table in (shop.orders("Broken"), sound):
-        table.insert(row(1))
-    shop.sync()
-    (shop.root / LEDGER).unlink()
-    sound.insert(row(2))
-    applied_since = shop.writer.applied_since
-
-    def damaged(table, *arguments):
-        if table == "dbo/Broken":
-            raise TableDamaged(table, "a commit cannot be read")
-        return applied_since(table, *arguments)
-
-    shop.writer.applied_since = damaged
-    report = shop.sync()
-    assert (report.result, report.rows_applied) == (RunResult.NEEDS_ATTENTION, 1)
-    assert (shop.ids("Broken"), shop.ids("Sound")) == ([1], [1, 2])
-    shop.writer.applied_since = applied_since
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert shop.ids("Broken") == [1]
 
 
 @pytest.mark.slow

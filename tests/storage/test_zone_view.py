@@ -10,56 +10,16 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
-from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
+from mirror_engine.storage.zone_view import RestoredView, ZoneView
 
 FIRST, SECOND = "00000000000000000001.parquet", "00000000000000000002.parquet"
 
 
-@pytest.fixture
-def zone_of_schemas():
-    storage = MemoryStorage()
-    for path in ("Zone/Orders/1.csv", "Zone/Orders/2.csv", "Zone/S.schema/Items/1.csv", "Zone/S.schema/Orders/1.csv"):
-        storage.write(path, path.encode())
-    return storage
-
-
 @pytest.mark.parametrize("change", ["write", "move", "delete"])
-def test_a_view_refuses_changes(zone_of_schemas, change):
+def test_a_view_refuses_changes(change):
     arguments = {"write": ("x", b""), "move": ("Zone/Orders/1.csv", "x"), "delete": ("Zone",)}[change]
     with pytest.raises(StorageUnavailable, match="for reading only"):
-        getattr(ZoneView(zone_of_schemas), change)(*arguments)
-
-
-def test_what_is_hidden_is_absent(zone_of_schemas):
-    view = ZoneView(zone_of_schemas, {"Zone/Orders/1.csv": None, "Zone/S.schema/Orders": None})
-    assert names(view, "Zone") == ["Orders", "S.schema"]
-    assert names(view, "Zone/S.schema") == ["Items"]
-    assert names(view, "Zone/Orders") == ["2.csv"]
-    for absent in ("Zone/S.schema/Orders", "Zone/none"):
-        assert view.list(absent) is None
-    for absent in ("Zone/S.schema/Orders/1.csv", "Zone/Orders/1.csv"):
-        assert view.stat(absent) is None
-        with pytest.raises(FileNotFoundError):
-            view.open(absent)
-
-
-def test_swapped_files_keep_the_paths_name_and_the_mapped_time(zone_of_schemas):
-    first, second = "Zone/Orders/1.csv", "Zone/Orders/2.csv"
-    view = ZoneView(zone_of_schemas, {first: Source(second, 11), second: Source(first, 22)})
-    assert [read(view, path).decode() for path in (first, second)] == [second, first]
-    entries = view.list("Zone/Orders")
-    assert [(entry.name, entry.modified_ns) for entry in entries] == [("1.csv", 11), ("2.csv", 22)]
-    assert [view.stat(path) for path in (first, second)] == entries
-    assert entries[0].identity == zone_of_schemas.stat(second).identity
-
-
-def test_a_storage_can_be_shown_below_another_path(zone_of_schemas):
-    view = ZoneView(zone_of_schemas, {"": None, "A/B/T": Source("Zone/Orders")})
-    assert [names(view, folder) for folder in ("", "A", "A/B", "A/B/T")] == [["A"], ["B"], ["T"], ["1.csv", "2.csv"]]
-    assert view.stat("A/B").kind is Kind.FOLDER
-    assert view.stat("A/B/T").identity == zone_of_schemas.stat("Zone/Orders").identity
-    assert read(view, "A/B/T/2.csv").decode() == "Zone/Orders/2.csv"
-    assert view.list("Zone") is None
+        getattr(ZoneView(MemoryStorage()), change)(*arguments)
 
 
 @pytest.fixture(params=["Orders", "Sales.schema/Orders"])
@@ -78,43 +38,11 @@ def archive(zone_table):
     return below
 
 
-def test_archived_files_are_at_their_old_paths(archive, zone_table):
-    view = RestoredView(archive)
-    assert names(view, zone_table) == [FIRST, SECOND, READY_TO_DELETE_FOLDER, "day=1"]
-    for path in (FIRST, f"day=1/{FIRST}"):
-        assert view.stat(f"{zone_table}/{path}") == archive.stat(f"{zone_table}/{READY_TO_DELETE_FOLDER}/{path}")
-        assert read(view, f"{zone_table}/{path}").decode() == path
-    assert names(view, f"{zone_table}/day=1") == [FIRST, SECOND]
-
-
 def test_a_file_archived_after_its_folder_was_listed_can_still_be_read(archive, zone_table):
     view = RestoredView(archive, archived_first=True)
     view.list(zone_table)
     archive.move(f"{zone_table}/{SECOND}", f"{zone_table}/{READY_TO_DELETE_FOLDER}/{SECOND}")
     assert read(view, f"{zone_table}/{SECOND}").decode() == SECOND
-
-
-@pytest.mark.parametrize("archived_first", [False, True])
-def test_of_an_archived_and_a_new_file_at_one_path_the_option_selects(archive, zone_table, archived_first):
-    for path in (FIRST, f"day=1/{FIRST}"):
-        archive.put(f"{zone_table}/{path}", b"newer")
-        view = RestoredView(archive, archived_first=archived_first)
-        shown = f"{zone_table}/{READY_TO_DELETE_FOLDER}/{path}" if archived_first else f"{zone_table}/{path}"
-        assert view.stat(f"{zone_table}/{path}") == archive.stat(shown)
-        assert archive.stat(shown) in view.list(f"{zone_table}/{path}".rpartition("/")[0])
-        assert read(view, f"{zone_table}/{path}").decode() == (path if archived_first else "newer")
-        assert view.stat(f"{zone_table}/{SECOND}") == archive.stat(f"{zone_table}/{SECOND}")
-
-
-def test_replaced_files_are_those_at_both_paths(archive, zone_table):
-    everything = (FIRST, SECOND, f"day=1/{FIRST}", f"day=1/{SECOND}")
-    assert RestoredView(archive, archived_first=True).replaced(zone_table, everything) == ()
-    archive.put(f"{zone_table}/{FIRST}", b"newer")
-    archive.put(f"{zone_table}/day=1/{FIRST}", b"newer")
-    assert RestoredView(archive, archived_first=True).replaced(zone_table, everything) == (
-        FIRST,
-        f"day=1/{FIRST}",
-    )
 
 
 @pytest.mark.parametrize("archived_first", [False, True])
