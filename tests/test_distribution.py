@@ -44,6 +44,7 @@ def test_every_extra_that_is_named_exists():
     assert {"spark", "java", "emulator", "stores", "pytest"} <= {extra for extra, _ in named}
 
 
+@pytest.mark.slow
 def test_every_command_that_is_named_exists():
     codes = {name: "\n".join(CODE.findall(text)) if name.endswith(".md") else text for name, text in texts().items()}
     named = {

@@ -114,6 +114,7 @@ def test_a_command_or_option_that_does_not_exist_is_found():
     assert [unknown_words(line) for line in commands_in(text)] == [["-C x sync --no-such: --no-such"], [], ["go -x"]]
 
 
+@pytest.mark.slow
 def test_every_command_code_and_option_has_its_place():
     pages = reference_pages()
     assert [name for name in ALL_COMMANDS if f"{CLI}/{name.replace(' ', '-')}.md" not in pages] == []
@@ -121,6 +122,7 @@ def test_every_command_code_and_option_has_its_place():
     assert [name for name in options() if flag_of(name) not in option_list()] == []
 
 
+@pytest.mark.slow
 def test_every_state_event_and_public_name_has_its_place():
     assert [state.code for state in get_args(TableState) if f"{{#{state.code}}}" not in states()] == []
     assert [name for _, name in log.KINDS.values() if f"`{name}`" not in log_events()] == []
@@ -143,6 +145,7 @@ def test_a_docstring_of_googles_form_becomes_lists():
     )
 
 
+@pytest.mark.slow
 def test_pages_do_not_depend_on_the_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
     narrow = [reference_pages(), commands()]

@@ -11,6 +11,7 @@ from named_tests import missing, nodes
 HOME = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_every_rule_has_a_case_or_says_what_one_would_take():
     """A fixture, or the page of a code; or a test alone."""
     assert {name for name, found in evidence().items() if not found.fixtures} == {*NO_CASE, *NOT_SHOWN}
@@ -28,6 +29,7 @@ def test_every_rule_says_whether_it_is_documented_observed_or_our_decision():
     assert [rule.text for rule in unmarked if not rule.text.endswith(":")] == []  # the marks of a table are in it
 
 
+@pytest.mark.slow
 def test_every_test_that_a_page_names_exists():
     pages = [path.read_text(encoding="utf-8") for path in sorted((HOME / "docs").rglob("*.md"))]
     assert [test for page in pages for test in nodes(page) if missing(test)] == []

@@ -116,6 +116,7 @@ def names_used(path: Path) -> set[str]:
     return {*modules.values(), *whole_names}
 
 
+@pytest.mark.slow
 def test_engine_takes_time_and_threads_from_no_machine() -> None:
     """Each would make a run of the simulation differ from the same run before (docs/decisions/simulation.md)."""
     assert {name_of(path): found for path in SIMULATED if (found := names_used(path) & OF_THE_MACHINE)} == {}
@@ -251,6 +252,7 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     assert pages == (shown - {"overview.md"}) | decisions
 
 
+@pytest.mark.slow
 def test_nothing_tells_of_a_machine_it_was_made_on() -> None:
     ours = written(
         "mirror_engine", "tests", "docs", "fixtures", "benchmarks", suffixes={".py", ".md", ".toml", ".json", ".txt"}

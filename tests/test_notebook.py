@@ -140,6 +140,7 @@ def test_a_key_of_several_columns_and_times_is_traced(tmp_path):
             mirror.trace("visits", {"who": "a"})
 
 
+@pytest.mark.slow
 def test_a_key_of_several_columns_may_be_a_tuple(tmp_path):
     table = LandingZoneWriter(tmp_path).table("Lines", keys=["Order", "Line"])
     table.insert({"Order": 1, "Line": 2, "Sku": "A"}, {"Order": 2, "Line": 1, "Sku": "B"})

@@ -238,6 +238,7 @@ def test_publisher_killed_at_random_loses_and_doubles_no_row(tmp_path, kills):
         assert [tuple(row.values()) for row in rows_of(mirror, "Sales.Orders")] == expected
 
 
+@pytest.mark.slow
 def test_publisher_of_the_how_to_publishes_inserts_updates_and_deletes(tmp_path):
     program = next(step.text for step in steps(HOW_TO) if step.kind == "shop_publisher.py")
     names = {"__name__": "shop_publisher"}
@@ -384,6 +385,7 @@ def test_arrow_without_rows_pins_no_other_columns_of_deletes(landing):
     assert table.flush().rows == 1
 
 
+@pytest.mark.slow
 def test_column_of_nulls_waits_for_a_type_and_others_may_come_later(landing, in_memory):
     with landing.table("Orders", keys=["id"]) as table:
         table.insert({"id": 1, "note": None})
@@ -551,6 +553,7 @@ def test_marker_of_another_publisher_in_any_case_is_not_a_column(landing, tmp_pa
     assert rows_of(in_memory) == [{"id": 2, "city": "Wels"}]
 
 
+@pytest.mark.slow
 def test_declared_schema_is_pinned_before_the_first_row(landing, in_memory):
     schema = pa.schema({"id": pa.int32(), "note": pa.string()})
     with landing.table("Orders", keys=["id"], schema=schema) as table:
@@ -614,6 +617,7 @@ def test_keys_as_text_are_refused(landing, tmp_path):
     assert not (tmp_path / ZONE).exists()
 
 
+@pytest.mark.slow
 def test_names_are_compared_as_the_mirror_compares_them(landing):
     letters = map(chr, range(0x20000))
     assert [letter for letter in letters if publish._folded(letter) != schema_rules.folded(letter)] == []
@@ -680,6 +684,7 @@ def test_exception_in_the_block_lands_nothing(landing):
     assert landing.files.list("Orders") == ["_metadata.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cleanup", ["ready", "processed", "both", "off"])
 def test_numbers_go_on_after_cleanup(tmp_path, landing, cleanup):
     """LZ-8.1: the newest file stays."""
@@ -732,6 +737,7 @@ class Meanwhile(Folder):
         super().create(path, content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_under_way", [False, True], ids=["before", "meanwhile"])
 @pytest.mark.parametrize("files", [1, 2])  # of two, the mirror archives the first: its name is free again
 def test_file_of_another_publisher_is_a_conflict(tmp_path, in_memory, files, is_under_way):
@@ -926,6 +932,7 @@ def test_crash_while_a_folder_is_deleted_leaves_no_lower_number(landing, monkeyp
     assert uploads(landing.files.path) == []
 
 
+@pytest.mark.slow
 def test_wait_returns_once_all_rows_are_applied(landing, in_memory):
     table = landing.table("Sales.Orders", keys=["id"])
     table.insert(ORDERS)
@@ -996,6 +1003,7 @@ def test_wait_without_the_former_count_is_refused(tmp_path):
         LandingZone(tmp_path).table("Orders", keys=["id"]).wait(0)
 
 
+@pytest.mark.slow
 def test_wait_reports_a_halted_table_and_files_of_others(landing, in_memory, tmp_path):
     orders = LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
     orders.upsert(*ORDERS)
@@ -1017,6 +1025,7 @@ def test_wait_reports_a_halted_table_and_files_of_others(landing, in_memory, tmp
     stores.wait(0)
 
 
+@pytest.mark.slow
 def test_files_have_a_sane_size_and_memory_is_bounded(tmp_path):
     """In small what 1,000,000 rows do: memory depends on the size of a file, not on the number of rows."""
     megabyte = 1_000_000

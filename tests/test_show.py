@@ -28,6 +28,7 @@ def root(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "are_lowest"), [({}, True), ({"MAX_SORTED_ROWS": 99}, False), ({"MAX_SORTED_BYTES": 1_000}, False)]
 )
@@ -40,6 +41,7 @@ def test_show_sorts_tables_of_few_rows_and_bytes(root, monkeypatch, limits, are_
     assert rows[0]["text"] == "y" * 5_000  # whole in Python
 
 
+@pytest.mark.slow
 def test_show_sorts_an_older_version_by_its_own_size(root, monkeypatch):
     LandingZoneWriter(root).table("Notes", keys=["id"], types=TYPES).delete(*({"id": at} for at in range(95)))
     Mirror(root, Config(merge_engine="arrow")).sync()
@@ -51,6 +53,7 @@ def test_show_sorts_an_older_version_by_its_own_size(root, monkeypatch):
     assert [rows.are_lowest for rows in found.values()] == [count <= 60 for count in counts]
 
 
+@pytest.mark.slow
 def test_show_reads_few_large_rows_at_once(root, monkeypatch):
     monkeypatch.setattr(mirror, "MAX_SORTED_ROWS", 0)
     monkeypatch.setattr(data_rows, "_BATCH_BYTES", 1)
@@ -66,6 +69,7 @@ def test_show_reads_few_large_rows_at_once(root, monkeypatch):
     assert sizes == [1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_long_text_is_cut_with_its_length_but_not_in_json(root, capsys):
     assert main(["show", "Notes", "-C", str(root), "--limit", "1"]) == 0
     printed = capsys.readouterr().out

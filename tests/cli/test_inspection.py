@@ -54,6 +54,7 @@ def test_status_watch_takes_a_screen_of_its_own_on_a_terminal_with_problems_firs
     assert plain.index("Sales.Orders") < plain.index("ME023")
 
 
+@pytest.mark.slow
 def test_status_of_one_table_has_its_columns_and_place(sales, cli):
     before = json.loads(cli("status", sales.root, "--table", "items", "--json").out)
     assert before["tables"][0]["columns"] is None
@@ -67,6 +68,7 @@ def test_status_of_one_table_has_its_columns_and_place(sales, cli):
     assert {each["columns"] for each in json.loads(cli("status", sales.root, "--json").out)["tables"]} == {None}
 
 
+@pytest.mark.slow
 def test_diagnostics_are_explained_to_programs_and_listed(cli):
     (page,) = json.loads(cli("explain", "ME014", "--json").out)["explanations"]
     assert (page["code"], page["severity_strict"], page["rules"][0]["name"]) == ("ME014", "error", "LZ-2.7")

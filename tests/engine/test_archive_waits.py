@@ -82,6 +82,7 @@ def archived(shop):
 STANDING = [damaged, of_another_type, with_broken_metadata, changed_by_another, overwritten, removed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", STANDING, ids=lambda begins: begins.__name__)
 def test_archive_expires_only_once_the_help_is_over(three_applied, monkeypatch, begins):
     ends, needed = begins(three_applied, monkeypatch), archived(three_applied)
@@ -137,6 +138,7 @@ def test_removed_table_is_said_before_and_after_the_sync(three_applied):
         assert "land it" not in found.help
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", [damaged, changed_by_another], ids=lambda begins: begins.__name__)
 def test_archive_of_a_table_whose_log_is_not_readable_just_now_stays(three_applied, monkeypatch, begins):
     """Of its log nothing is known for a while; whether it stands, the next look says."""

@@ -130,6 +130,7 @@ def test_an_idle_cycle_lists_each_folder_once_and_reads_and_writes_nothing(shops
     assert not calls
 
 
+@pytest.mark.slow
 def test_after_an_event_only_the_touched_tables_log_is_looked_at(shops):
     script = Script()
     shops.writer = faulty(shops.writer, script)
@@ -168,6 +169,7 @@ def test_a_change_file_is_looked_up_three_times_by_the_cycle_that_applies_it(tmp
     assert asked[path.rpartition("/")[2]] == 3
 
 
+@pytest.mark.slow
 def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shops, monkeypatch):
     """It is lost after the cycle's first look at it; the files are those of the other engine now."""
     looks, is_lost = [], False
@@ -196,6 +198,7 @@ def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shops, monke
     assert "heartbeat" in looks
 
 
+@pytest.mark.slow
 def test_failing_monitoring_files_are_retried_with_growing_pauses(shops):
     storage = faulty(LocalStorage(shops.root), Failing(f"write {TABLES_FILE}"))
     with shops.engine(storage=storage) as running:
@@ -208,6 +211,7 @@ def test_failing_monitoring_files_are_retried_with_growing_pauses(shops):
     assert pauses == [1.0, 2.0, 4.0]
 
 
+@pytest.mark.slow
 def test_a_table_whose_folder_cannot_be_listed_keeps_its_entry(shops):
     """It may still be there (LZ-7.2)."""
     storage = faulty(LocalStorage(shops.root), Failing(r"list .*/(T[12]|No table yet)$"))
@@ -221,6 +225,7 @@ def test_a_table_whose_folder_cannot_be_listed_keeps_its_entry(shops):
     assert [bool(entry["errorMessage"]) for entry in before] == [False, False, True, False, False]
 
 
+@pytest.mark.slow
 def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each_heartbeat(shops, monkeypatch):
     path = shops.root / TABLES_FILE
 
@@ -274,6 +279,7 @@ def planned(monkeypatch):
     return tables
 
 
+@pytest.mark.slow
 def test_idle_tables_are_not_planned_again(shops, planned):
     (shops.publisher.path / "Empty").mkdir()
     shops.orders("Empty")
@@ -291,6 +297,7 @@ def test_idle_tables_are_not_planned_again(shops, planned):
     assert shops.ids("T2") == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_blocked_and_halted_tables_are_not_planned_again(shops, monkeypatch):
     looked_up, folder, change = [], Ledger.folder, shops.writer.latest_external_change
     monkeypatch.setattr(Ledger, "folder", lambda *known: looked_up.append(known[1].folder) or folder(*known))
@@ -377,6 +384,7 @@ def test_sync_waits_for_a_drop_that_lets_a_table_begin(tmp_path):
     assert shop.ids() == [1]
 
 
+@pytest.mark.slow
 def test_sync_retries_a_failed_table_while_others_go_on(tmp_path, monkeypatch):
     shop = Shop(tmp_path)
     first, second = shop.orders("A"), shop.orders("B")
@@ -420,6 +428,7 @@ def test_retry_of_a_table_that_cannot_be_planned_is_not_due_for_ever(tmp_path, m
         assert running.next_cycle_seconds(60.0) > 0
 
 
+@pytest.mark.slow
 def test_the_monitoring_files_are_written_before_a_wait_though_a_table_still_has_work(shops):
     """T1 is under maintenance: its steps wait, and no cycle follows at once."""
     stop, counts = threading.Event(), []

@@ -42,6 +42,7 @@ def test_batch_files_and_bytes_bound_a_commit_but_one_file_always_goes(tmp_path,
     assert Shop(tmp_path, **options).sync().commits == commits
 
 
+@pytest.mark.slow
 def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
     orders = shop.orders()
     orders.skip_numbers()
@@ -85,6 +86,7 @@ def test_a_fault_of_the_engine_is_reported_from_a_failure(shop):
     assert shop.sync(storage=failing(shop, "open .*parquet", RuntimeError)).result is RunResult.FAILED
 
 
+@pytest.mark.slow
 def test_a_restored_zone_with_the_same_files_is_kept_and_one_made_again_is_rebuilt(shop):
     shop.orders().insert(row(1))
     shop.sync()
@@ -131,6 +133,7 @@ def test_a_look_at_the_status_leaves_no_trace_and_is_no_second_engine(shop):
     assert shop.sync().result is RunResult.CAUGHT_UP
 
 
+@pytest.mark.slow
 def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_is_there(tmp_path):
     shop = Shop(tmp_path, cleanup="off")
     orders = shop.orders()

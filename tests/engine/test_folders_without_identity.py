@@ -56,6 +56,7 @@ def test_a_folder_that_begins_again_is_a_recreated_one(three_in_store, numbers):
     assert len(drops(three_in_store)) == 1
 
 
+@pytest.mark.slow
 def test_one_file_alone_is_enough(tmp_path):
     shop = Shop(tmp_path)
     shop.orders().insert(row(1))
@@ -65,6 +66,7 @@ def test_one_file_alone_is_enough(tmp_path):
     assert shop.ids() == [8]
 
 
+@pytest.mark.slow
 def test_numbers_that_begin_anywhere_may_begin_again_anywhere(tmp_path):
     shop = Shop(tmp_path, first_file="lowest")
     for number in (5, 6):
@@ -75,6 +77,7 @@ def test_numbers_that_begin_anywhere_may_begin_again_anywhere(tmp_path):
     assert shop.ids() == [8]
 
 
+@pytest.mark.slow
 def test_a_lost_ledger_knows_it_too(three_in_store):
     recreate(three_in_store, 1, 2)
     for file in (three_in_store.root / ".mirror-engine").glob("ledger*"):
@@ -110,6 +113,7 @@ def test_what_does_not_begin_again_is_the_same_folder(three_in_store, act):
     assert three_in_store.ids()[:3] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_first_file_with_the_bytes_of_the_former_begins_again_if_the_newest_is_gone(three_in_store):
     first = (folder(three_in_store) / "_FilesReadyToDelete" / name(1)).read_bytes()
     shutil.rmtree(folder(three_in_store))
@@ -118,6 +122,7 @@ def test_a_first_file_with_the_bytes_of_the_former_begins_again_if_the_newest_is
     assert three_in_store.ids() == [1]
 
 
+@pytest.mark.slow
 def test_files_that_are_back_with_the_bytes_that_were_applied_are_the_same_folder(three_in_store):
     archive = folder(three_in_store) / "_FilesReadyToDelete"
     content = {number: (archive / name(number)).read_bytes() for number in (1, 2)}
@@ -131,6 +136,7 @@ def test_files_that_are_back_with_the_bytes_that_were_applied_are_the_same_folde
     assert three_in_store.said() == []
 
 
+@pytest.mark.slow
 def test_files_ordered_by_time_have_no_number_to_begin_again_with(tmp_path):
     shop = Shop(tmp_path)
     shop.orders(strategy="LastUpdateTimeFileDetection").insert(row(1), name="a.parquet")
@@ -142,6 +148,7 @@ def test_files_ordered_by_time_have_no_number_to_begin_again_with(tmp_path):
     assert (shop.ids(), drops(shop)) == ([1, 2, 3], [])
 
 
+@pytest.mark.slow
 def test_an_emptied_folder_is_a_missing_one(three_in_store):
     shutil.rmtree(folder(three_in_store))
     folder(three_in_store).mkdir()

@@ -160,6 +160,7 @@ def sync_at(shop, wrong):
     return shop.sync()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", JUMPS)
 def test_first_file_archived_by_a_clock_that_is_back_stays_seven_days(shop, wrong):
     """Of a table that had no archive yet, whose times would not show it (LZ-8.3)."""
@@ -176,6 +177,7 @@ def test_first_file_archived_by_a_clock_that_is_back_stays_seven_days(shop, wron
     assert archived(shop) == []
 
 
+@pytest.mark.slow
 def test_lost_ledger_after_a_long_pause_deletes_no_archive(shop):
     """Known time is behind the date then; the info file has dates (LZ-8.2)."""
     orders = shop.orders()
@@ -193,6 +195,7 @@ def test_lost_ledger_after_a_long_pause_deletes_no_archive(shop):
         assert archived(shop) == left
 
 
+@pytest.mark.slow
 def test_lost_ledger_and_a_clock_that_is_back_delete_no_archive(shop):
     orders = shop.orders()
     for number in (1, 2):
@@ -207,6 +210,7 @@ def test_lost_ledger_and_a_clock_that_is_back_delete_no_archive(shop):
     assert name(1) in archived(shop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", JUMPS)
 def test_drop_delay_is_not_over_early(tmp_path, wrong):
     """LZ-7.4."""
@@ -225,6 +229,7 @@ def test_drop_delay_is_not_over_early(tmp_path, wrong):
     assert shop.writer.tables() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", JUMPS)
 def test_empty_table_is_not_failed_early(shop, wrong):
     """LZ-7.1."""

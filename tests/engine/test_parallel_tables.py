@@ -206,6 +206,7 @@ def test_a_cycle_waits_for_batches_until_the_next_scan_or_retry_is_due(tmp_path,
     assert shop.ids() == [1]
 
 
+@pytest.mark.slow
 def test_events_without_end_starve_no_table(tmp_path):
     shop = HeldShop(tmp_path, workers=2)
     tables = [f"T{number}" for number in range(8)]

@@ -82,6 +82,7 @@ def test_a_replay_moves_archived_files_back_and_rebuilds_all_rows(tmp_path, arch
     assert {path.name for path in archived.glob("*.parquet")} == times.keys()
 
 
+@pytest.mark.slow
 def test_partitions_are_replayed_from_their_archives(shop):
     orders = shop.publisher.table("Orders", keys=["id", "day"], types=TYPES, partitioned=True)
     for number in range(1, 4):
@@ -109,6 +110,7 @@ def test_one_table_is_rebuilt_and_the_others_stay(shop):
         rebuilt(shop, "Orderz")
 
 
+@pytest.mark.slow
 def test_after_a_rebuild_without_replay_the_archive_is_replayed(shop):
     moved_away(shop)
     rebuilt(shop, lose_rows=True)
@@ -118,6 +120,7 @@ def test_after_a_rebuild_without_replay_the_archive_is_replayed(shop):
     assert shop.ids() == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_archived_files_of_an_earlier_life_stay_where_they_are(shop):
     orders = moved_away(shop)
     rebuilt(shop, lose_rows=True)
@@ -198,6 +201,7 @@ def test_an_applied_file_that_is_back_is_archived_again(tmp_path, strategy, ledg
     assert [path.name for path in folder.glob("*.parquet")] == [name(3)]
 
 
+@pytest.mark.slow
 def test_files_moved_back_are_on_the_disk_before_a_table_is_dropped(shop, monkeypatch):
     moved_away(shop)
     happened = []
@@ -228,6 +232,7 @@ def test_a_late_file_would_be_read_in_another_order(shop, is_moved_by_copy):
         rebuilt(shop, parts={"storage": shop.without_folders()} if is_moved_by_copy else {}, replay=True)
 
 
+@pytest.mark.slow
 def test_a_copied_root_is_replayed(shop, tmp_path):
     moved_away(shop)
     copy = Shop(tmp_path / "copy", shop.writer)
@@ -269,6 +274,7 @@ def test_a_rebuild_that_was_killed_loses_nothing_and_can_be_repeated(shop, monke
     assert (twin.sync().result, twin.ids()) == (RunResult.CAUGHT_UP, [1, 2, 3])
 
 
+@pytest.mark.slow
 def test_once_root_is_lost_a_rebuild_moves_no_further_file_back(shop, monkeypatch):
     moved_away(shop, 4)
     looks = [None]
@@ -278,6 +284,7 @@ def test_once_root_is_lost_a_rebuild_moves_no_further_file_back(shop, monkeypatc
     assert sorted(path.name for path in (shop.publisher.path / "Orders").glob("*.parquet")) == [name(1), name(4)]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_listed_is_not_dropped(shop):
     moved_away(shop)
     storage = faulty(LocalStorage(shop.root), Failing("list .*Orders$", StorageUnavailable))

@@ -88,6 +88,7 @@ def test_a_commit_refused_three_times_in_the_same_words_halts_its_table_at_the_f
     assert "SOME_CONDITION" in (tmp_path / "Files/Monitoring/tables.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_refused_commit_is_tried_again_when_file_or_metadata_change_and_at_the_next_start(tmp_path):
     shop = Shop(tmp_path, Refusing("1.parquet"))
     orders = shop.orders()
@@ -105,6 +106,7 @@ def test_a_refused_commit_is_tried_again_when_file_or_metadata_change_and_at_the
     assert shop.ids() == [1]
 
 
+@pytest.mark.slow
 def test_refusal_that_each_start_finds_again_is_one_halt_in_the_history(tmp_path):
     shop = Shop(tmp_path, Refusing("1.parquet"))
     shop.orders().insert(row(1))

@@ -21,6 +21,7 @@ def mirror_in_test(shop):
         yield mirror
 
 
+@pytest.mark.slow
 def test_an_empty_table_fails_when_fourteen_days_have_passed_and_a_file_ends_it(shop, mirror_in_test):
     """LZ-7.1."""
     orders = shop.orders()

@@ -327,6 +327,7 @@ def until_ended(client, answer):
     return states
 
 
+@pytest.mark.slow
 def test_a_long_running_operation_is_asked_for_its_state_and_result(pool):
     """LZ-9.9."""
     client = client_of(pool, "always")

@@ -113,6 +113,7 @@ def test_the_token_is_accepted_as_bearer_and_as_basic_password(locked):
     assert said(locked, f"Authorization: Basic {password}") == 204
 
 
+@pytest.mark.slow
 def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked):
     def token_for(secret):
         form = urlencode({"grant_type": "client_credentials", "client_secret": secret}).encode()

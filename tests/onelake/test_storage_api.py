@@ -201,6 +201,7 @@ def names(response):
     return [path["name"] for path in response.json()["paths"]]
 
 
+@pytest.mark.slow
 def test_listings_at_any_depth(onelake_api):
     for path in ("A.schema/T/1.csv", "A.schema/T/2.csv", "B/1.csv"):
         upload(onelake_api, f"{URL}/{path}", b"abc")

@@ -154,6 +154,7 @@ def test_names_with_dots_need_their_parameters(own):
     assert exists.status_code == 200
 
 
+@pytest.mark.slow
 def test_tables_outside_of_schemas_are_in_dbo(own):
     own.write("Alone", ORDERS)
     names = [each["name"] for each in own.client.get(f"{own.named}/schemas?catalog_name={NAME}").json()["schemas"]]
@@ -224,6 +225,7 @@ def test_iceberg_catalog_refuses_in_its_own_form(door, path, status, kind):
     assert (answer.status_code, error["code"], error["type"]) == (status, status, kind)
 
 
+@pytest.mark.slow
 def test_a_read_session_gives_all_rows_of_one_snapshot(own, monkeypatch):
     monkeypatch.setattr(table_reads, "STREAM_BYTES", 1)
     own.write("sell/Orders", ORDERS.slice(0, 1), mode="append")
@@ -319,6 +321,7 @@ def test_stream_that_breaks_off_is_an_error_to_its_client(own, monkeypatch):
     assert failures == []
 
 
+@pytest.mark.slow
 def test_session_has_no_more_streams_than_are_kept(own, monkeypatch):
     monkeypatch.setattr(table_reads, "STREAM_BYTES", 1)
     monkeypatch.setattr(table_reads, "MAX_STREAMS", 3)
@@ -370,6 +373,7 @@ def test_streams_of_the_oldest_sessions_make_room(own, monkeypatch):
     assert [own.client.get(f"{at}/{stream}").status_code for stream in (first, second, third)] == [404, 200, 200]
 
 
+@pytest.mark.slow
 def test_a_session_keeps_no_log_in_memory(own):
     """A log takes megabytes, and a client may begin thousands of sessions within their hour."""
 

@@ -84,6 +84,7 @@ def test_archive_within_a_page_is_listed_once():
     assert calls == ["list Files", "list ", f"list {ZONE}", f"list {ZONE}/T00000"]
 
 
+@pytest.mark.slow
 def test_archives_that_cost_less_than_a_list_a_table_are_listed():
     poller = Poller(store := zone(10, archived=300, archives=10, page_size=5000), Config())
     assert [polled(store, poller)[1] for _ in range(2)] == [[f"page {ZONE}", "list Files", "list "]] * 2

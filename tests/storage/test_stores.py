@@ -92,6 +92,7 @@ def test_options_of_deltalake_and_hadoop(monkeypatch):
     assert (S3.hadoop_url, ADLS.hadoop_url) == ("s3a://bucket/a", str(ADLS))
 
 
+@pytest.mark.slow
 def test_a_local_root_loads_no_library_of_stores():
     program = (
         "import sys, pathlib; from mirror_engine.storage.stores import open_storage; open_storage(pathlib.Path('.'))\n"

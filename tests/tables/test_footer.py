@@ -278,6 +278,7 @@ def test_file_that_readers_read_otherwise_takes_the_rows_path(tmp_path, lie):
             assert same_rows(zone.outcome()["rows"], table.to_pylist())
 
 
+@pytest.mark.slow
 def test_file_whose_pages_are_encoded_in_a_newer_way_takes_the_rows_path(tmp_path):
     """Spark cannot read it; the footer may say otherwise."""
     zone = PassthroughZone(tmp_path, local_writer(tmp_path), UNKEYED)

@@ -238,6 +238,7 @@ def test_large_files_between_small_ones_are_copied_once(tmp_path, monkeypatch, l
     assert opened == {1: 1, 2: 2, 3: 1, 4: 2, 5: 2, 6: 1}
 
 
+@pytest.mark.slow
 def test_files_are_verified_side_by_side_and_added_in_order(tmp_path, monkeypatch):
     verify_at_once(monkeypatch, 3)
     together, read = threading.Barrier(3, timeout=20), PassthroughReader._verified
@@ -258,6 +259,7 @@ def test_files_are_verified_side_by_side_and_added_in_order(tmp_path, monkeypatc
     assert sorted(row["id"] for row in zone.outcome()["rows"]) == list(range(60))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["its rows do not fit", "it is damaged", "the disk is full"])
 def test_failure_of_one_file_leaves_none_of_those_verified_beside_it(tmp_path, monkeypatch, kind):
     verify_at_once(monkeypatch, 3)
@@ -525,6 +527,7 @@ def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(added_zone, mo
     assert {file.name for file in folder.glob("*.parquet")} == {each.rpartition("/")[2] for each in table.file_uris()}
 
 
+@pytest.mark.slow
 def test_a_new_table_and_its_first_files_are_one_commit(tmp_path):
     wide = {f"c{number}": [number] * 3 for number in range(40)}
     zone = PassthroughZone(tmp_path, local_writer(tmp_path), {"keyColumns": ["id", "c39"]})

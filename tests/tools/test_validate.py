@@ -132,6 +132,7 @@ def test_a_file_under_the_name_of_an_applied_one_is_reported_and_the_applied_one
     assert (report.tables[0].rows, report.tables[0].files) == (2, (first, second))
 
 
+@pytest.mark.slow
 def test_the_partners_of_a_whole_zone_are_asked_for_once_and_compared_with_those_of_others(tmp_path):
     zones = [LandingZoneWriter(tmp_path / name) for name in ("none", "one", "two", "other", "bad")]
     for zone in zones:

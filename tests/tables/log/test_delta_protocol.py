@@ -269,6 +269,7 @@ def broken(sample, tmp_path):
     return Path(shutil.copytree(sample, tmp_path / "T"))
 
 
+@pytest.mark.slow
 def test_a_table_that_conforms_has_no_faults(sample):
     assert protocol_faults(sample) == []
 

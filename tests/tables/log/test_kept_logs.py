@@ -51,6 +51,7 @@ def batch(table, *rows):
     table.version = table.writer.apply(table.table, changes, table.record(file)).version
 
 
+@pytest.mark.slow
 def test_next_batches_open_no_log(local, opened_logs, monkeypatch):
     table = begun(local)
     opened_logs.clear()
@@ -61,6 +62,7 @@ def test_next_batches_open_no_log(local, opened_logs, monkeypatch):
     assert len(table.found()) == len(range(2, 15)) + 1
 
 
+@pytest.mark.slow
 def test_deltalake_reads_no_commit_of_this_engine_until_small_files_are_looked_at(local, monkeypatch):
     table, moved = begun(local), []
     move_on = DeltaTable.update_incremental
@@ -204,6 +206,7 @@ def test_rebuilt_table_of_same_version_is_opened_anew(local, opened_logs):
     assert opened_logs == ["T"]
 
 
+@pytest.mark.slow
 def test_deleted_or_dropped_table_is_none(local):
     for remove in (shutil.rmtree, lambda _: local.drop("dbo/T")):
         begun(local)
@@ -211,6 +214,7 @@ def test_deleted_or_dropped_table_is_none(local):
         assert local.snapshot("dbo/T") is None
 
 
+@pytest.mark.slow
 def test_damage_in_a_newer_commit_is_told(local):
     begun(local)
     (local.path("dbo/T") / f"_delta_log/{3:020}.json").write_text("{")
@@ -228,6 +232,7 @@ def test_damage_that_comes_before_new_columns_is_told(local):
         table.apply(table.file(table.schema.names, (0, 3, "Linz", 4020)), snapshot=snapshot)
 
 
+@pytest.mark.slow
 def test_few_logs_are_kept_and_one_user_has_each(local, opened_logs, monkeypatch):
     monkeypatch.setattr(module, "_KEPT_LOGS", 2)
     for name in "ABC":

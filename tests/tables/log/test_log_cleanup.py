@@ -72,6 +72,7 @@ def test_checkpoint_of_a_batch_cleans_the_log_up(local, covered_table):
     assert covered_table.found(4)
 
 
+@pytest.mark.slow
 def test_maintenance_cleans_the_log_up_and_keeps_the_record(local, covered_table):
     grow(covered_table, 7)
     record = local.snapshot("dbo/T").record
@@ -85,6 +86,7 @@ def test_maintenance_cleans_the_log_up_and_keeps_the_record(local, covered_table
         assert local.snapshot("dbo/T").record == record
 
 
+@pytest.mark.slow
 def test_commits_that_no_segment_covers_stay(local, covered_table):
     covered_table.until = 1
     grow(covered_table, 7)
@@ -95,6 +97,7 @@ def test_commits_that_no_segment_covers_stay(local, covered_table):
     assert versions(covered_table)[0] == 2
 
 
+@pytest.mark.slow
 def test_retention_of_the_table_decides(local, covered_table):
     grow(covered_table, 7)
     DeltaTable(str(local.path("dbo/T"))).alter.set_table_properties({LOG_RETENTION: "interval 2 weeks"})
@@ -103,6 +106,7 @@ def test_retention_of_the_table_decides(local, covered_table):
     assert versions(covered_table)[0] == 0
 
 
+@pytest.mark.slow
 def test_checkpoints_and_commits_of_other_programs_clean_up_nothing(local, covered_table):
     """They do not know which commits the newest record needs (LZ-4.18)."""
     grow(covered_table, 3)
@@ -122,6 +126,7 @@ def test_no_checkpoint_old_enough_keeps_all(local, covered_table):
     assert versions(covered_table) == list(range(4))
 
 
+@pytest.mark.slow
 def test_no_commit_of_deltalake_looks_through_the_log(covered_table):
     grow(covered_table, 7)
     old = covered_table.log / f"{0:020}.json"

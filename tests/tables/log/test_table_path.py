@@ -313,6 +313,7 @@ def test_a_commit_of_a_drop_that_comes_after_the_next_table_was_made_is_taken_ba
     tables.finish_drop("dbo/T")  # it is removed while it is looked at
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_order")
 def test_from_the_first_commit_of_a_drop_on_no_reader_opens_the_table(tables, far_disk, monkeypatch):
     folder, states = log_of(far_disk, checkpoint=3), []

@@ -51,6 +51,7 @@ def test_int96_timestamps_are_rewritten_as_they_are(local):
     assert pq.ParquetFile(data_file).schema.column(1).physical_type == "INT64"
 
 
+@pytest.mark.slow
 def test_rows_added_since_the_snapshot_are_a_conflict(local, monkeypatch):
     """Be they merged or added."""
     table = Scenario(local, SIMPLE, ["Id"])

@@ -236,6 +236,7 @@ def test_vacuum_reads_only_new_commits_if_the_checkpoint_names_all_files(local, 
         assert len(local.rows("dbo/T", version=version)) == 1, version
 
 
+@pytest.mark.slow
 def test_vacuum_keeps_every_vector_of_a_file_that_a_checkpoint_names(local, marking, monkeypatch):  # noqa: ARG001 - rows are marked
     """A file with another vector is another file of the log."""
     monkeypatch.setattr(arrow, "_COMMITS", 10**6)
@@ -281,6 +282,7 @@ def goes_on(table):
     return [found[0] for found in table.found()]
 
 
+@pytest.mark.slow
 def test_checkpoint_is_found_without_its_hint(marked):
     folder = marked.folder
     drop_commits(folder, marked.version)
@@ -288,6 +290,7 @@ def test_checkpoint_is_found_without_its_hint(marked):
     assert goes_on(marked) == [0, 4, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_old_hint_is_no_obstacle(marked):
     folder = marked.folder
     hint = folder / "_delta_log/_last_checkpoint"
@@ -300,6 +303,7 @@ def test_old_hint_is_no_obstacle(marked):
     assert goes_on(marked) == [0, 4, 6, 7, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_hint", [False, True])
 def test_checkpoint_in_parts_is_read(marked, has_hint):
     folder, version = marked.folder, marked.version
@@ -315,6 +319,7 @@ def test_checkpoint_in_parts_is_read(marked, has_hint):
     assert goes_on(marked) == [0, 4, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_part_of_a_checkpoint_alone_is_none(marked):
     folder, version = marked.folder, marked.version
     marked.change((2, 9, None))

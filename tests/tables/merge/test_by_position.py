@@ -129,6 +129,7 @@ def test_small_files_are_compacted_without_maintenance(local, monkeypatch):
     assert protocol_faults(table.folder) == []
 
 
+@pytest.mark.slow
 def test_small_files_of_many_partitions_share_a_commit(local, monkeypatch):
     monkeypatch.setattr(arrow, "_COMMITS", 3)
     monkeypatch.setattr(compaction, "_CROWD", 3)

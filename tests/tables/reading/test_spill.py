@@ -63,6 +63,7 @@ def test_no_rows_at_all_still_have_a_schema(tmp_path):
     assert (list(rows.batches()), rows.schema) == ([], SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_closed_or_forgotten_rows_give_the_disk_back(tmp_path, *, is_finished):
     closed, forgotten = RowSpill(SCHEMA, tmp_path, RowMemory(1)), RowSpill(SCHEMA, tmp_path, RowMemory(1))

@@ -323,6 +323,7 @@ def test_second_byte_order_mark_is_named(header):
     assert codes(b"\xef\xbb\xbfId,City\r\n1,a\r\n") == []
 
 
+@pytest.mark.slow
 def test_many_undeclared_columns_cost_no_comparisons():
     file = opened(b"Id," + b",".join(b"c%d" % at for at in range(8000)) + b"\r\n")
     assert len(file.diagnostics) == 8000

@@ -135,6 +135,7 @@ def test_files_of_all_kinds_are_read_alike(tmp_path, seed):
     assert len(outcomes) == (13 if seed % 2 else 12)
 
 
+@pytest.mark.slow
 def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_path):
     zone = ExecutorZone(tmp_path, upserts=7, max_batch_files=3)
     size = zone.pending()[1][0].size
