@@ -44,8 +44,14 @@ class DataFile:
     @property
     def places(self) -> Sequence[TablePath]:
         """All files that its rows are read from: itself, and that of its vector. Errors as `file_in`."""
-        vector = self.vector and vector_place(self.folder, self.vector)
-        return [self.path, vector] if vector else [self.path]
+        return places(self.folder, self.spelled, self.vector)
+
+
+def places(folder: TablePath, spelled: str, vector: Descriptor | None) -> Sequence[TablePath]:
+    """All files that rows are read from, by a data file's path as the log has it. Errors as `file_in`."""
+    place = vector and vector_place(folder, vector)
+    path = file_in(folder, unquote(spelled))
+    return [path, place] if place else [path]
 
 
 def read_footer(data_file: TablePath) -> pq.FileMetaData:

@@ -37,6 +37,7 @@ LOG_FOLDER = "_delta_log"
 HINT = "_last_checkpoint"  # names the newest checkpoint
 MAX_KEPT = 4  # commits of a log that are kept: the newest
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
+_FILE_URL = re.compile("^file:(//)?(?=/)", re.IGNORECASE)
 _ELSEWHERE_HELP = (
     "Only files in a table's own folder are read. Copy the rows of a shallow clone into a new table; "
     f"rebuild a mirrored table from its change files: {REBUILD_COMMAND}."
@@ -217,14 +218,24 @@ TablePath: TypeAlias = Path | StorePath
 def file_in(folder: TablePath, path: str) -> TablePath:
     """Return the file that a log names by its path from the table's folder, percent-decoded.
 
-    An absolute path may lead into the folder, too. Links are followed: no client of a store makes one.
+    An absolute path or a `file:` URL may lead into the folder, too. Links are followed: no client of a store makes one.
 
     Raises:
-        TableDamaged: it is a URL, or a path that leads out of the folder: whoever writes a log could name any file.
+        TableDamaged: it is another URL, or leads out of the folder: whoever writes a log could name any file.
     """
-    root = posixpath.normpath(folder) if isinstance(folder, Path) else f"/{folder.url.path}"
+    if isinstance(folder, Path):
+        root, path = posixpath.normpath(folder), _FILE_URL.sub("", path)
+    else:
+        root = f"/{folder.url.path}"
     whole = posixpath.normpath(posixpath.join(root, path))
-    if not whole.startswith(f"{root}/") or _URL.match(path) or "\0" in path:
+    if not whole.startswith(f"{root}/") and path.startswith("/") and "\0" not in path and isinstance(folder, Path):
+        root, whole = (
+            os.path.realpath(root),
+            os.path.realpath(path),
+        )  # the log was written by another name of the folder
+    if _URL.match(path):
+        raise TableDamaged(folder, "its Delta log names a file by a URL", _ELSEWHERE_HELP)
+    if not whole.startswith(f"{root}/") or "\0" in path:
         raise TableDamaged(folder, "its Delta log names a file outside of the table's folder", _ELSEWHERE_HELP)
     return folder / whole[len(root) + 1 :]
 

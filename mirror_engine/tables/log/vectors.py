@@ -13,7 +13,7 @@ import uuid
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from mirror_engine.errors import TableDamaged
 from mirror_engine.tables.log.table_path import file_in, read_range
@@ -114,8 +114,7 @@ def vector_place(folder: TablePath, vector: Descriptor) -> TablePath | None:
             return None
         name = vector_file(vector)
         if name is None:
-            place = urlsplit(vector["pathOrInlineDv"])
-            name = unquote(place.path if place.scheme == "file" else vector["pathOrInlineDv"])
+            name = unquote(vector["pathOrInlineDv"])
     except _ODD as error:
         raise _unreadable(folder, error) from None
     return file_in(folder, name)

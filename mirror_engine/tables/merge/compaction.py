@@ -8,8 +8,8 @@ from collections import defaultdict
 from contextlib import closing, suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote
 
+from mirror_engine.errors import TableDamaged
 from mirror_engine.tables.log.commit import (
     add_action,
     commit_maintenance,
@@ -21,8 +21,8 @@ from mirror_engine.tables.log.commit import (
 from mirror_engine.tables.log.data_files import FILE_ROWS, DataFiles
 from mirror_engine.tables.log.data_rows import scan
 from mirror_engine.tables.log.log_errors import reading_log
+from mirror_engine.tables.log.table_file import places
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
-from mirror_engine.tables.log.vectors import vector_file
 from mirror_engine.tables.log.vectors_in_use import removed_since
 from mirror_engine.tables.reading.spill import scratch_errors
 
@@ -153,10 +153,12 @@ def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
     with reading_log(log.folder):
         files = log.data_files()
         removed = removed_since(log.folder, log.version, oldest)
-    needed = {path for path, *_ in removed}
-    vectors = [*(file.vector for file in files), *(vector for _, vector, _ in removed)]
-    kept: set[str | None] = {unquote(path) for path in (*needed, *(file.spelled for file in files))}
-    kept |= {vector_file(vector) for vector in vectors if vector}
+        kept = [place for file in files for place in file.places]
+    for path, vector, _ in removed:
+        with suppress(TableDamaged):  # outside of the folder, so not deleted either
+            kept += places(log.folder, path, vector)
+    depth = len(log.folder.parts)
+    needed = {place.parts[depth:] for place in kept}  # a log may spell one file in several ways
 
     def delete(file: TablePath) -> None:
         with suppress(FileNotFoundError):
@@ -165,6 +167,6 @@ def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
 
     with writing(table, log.folder):
         there = [file for pattern in ("*.parquet", "deletion_vector_*.bin") for file in log.folder.rglob(pattern)]
-        names = [(file, file.parts[len(log.folder.parts) :]) for file in there]
-        data = [(file, parts) for file, parts in names if parts[0] not in {LOG_FOLDER, "_change_data"}]
-        list(for_each(log.folder, delete, [file for file, parts in data if "/".join(parts) not in kept]))
+        parts = [(file, file.parts[depth:]) for file in there]
+        data = [(file, parts) for file, parts in parts if parts[0] not in {LOG_FOLDER, "_change_data"}]
+        list(for_each(log.folder, delete, [file for file, parts in data if parts not in needed]))

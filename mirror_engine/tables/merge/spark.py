@@ -172,7 +172,6 @@ class SparkDeltaWriter(LogWriter):
     def replay(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
-        log.check_places()
         if any("`" in name for name in batch.schema.names) and self.evolution(log, batch).feeds_changes:
             # for change data, Delta's MERGE asks for columns without quoting backticks in their names
             return self._without_spark.replay(table, log, batch, record)
@@ -203,6 +202,7 @@ class SparkDeltaWriter(LogWriter):
             log.move_on()
         if log.version != version:
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
+        log.check_places()
         with spark_failures(table, "commit"), self._reached(changes) as reached, self.sessions.lent() as spark:
             folder, rows, since = log.folder, count_rows(log), log.version
             settings = _MERGE_SETTINGS | (_SMALL_SETTINGS if changes.rows + rows <= SMALL_ROWS else {})
@@ -236,6 +236,7 @@ class SparkDeltaWriter(LogWriter):
                 remove_folder(folder)
 
     def _stage_on_executors(self, batch: ChangeBatch, log: DeltaLog, folder: TablePath) -> StagedChanges:
+        log.check_places()
         with spark_failures(log.folder.name, "reduction to net changes"), self.sessions.lent() as spark:
             return stage_on_executors(spark, batch, log, folder)
 

@@ -75,9 +75,18 @@ def test_log_names_files_of_its_own_folder_alone(tables, tmp_path, kind):
     for path, found in {**INSIDE, f"{absolute}/a.parquet": "a.parquet"}.items():
         assert file_in(folder, path) == folder / found
     for path in ELSEWHERE:
-        with pytest.raises(TableDamaged, match="its Delta log names a file outside of the table's folder") as error:
+        with pytest.raises(TableDamaged, match=r"its Delta log names a file (outside|by a URL)") as error:
             file_in(folder, path.format(folder=absolute))
         assert "mirror-engine rebuild" in error.value.help
+
+
+def test_log_may_name_its_own_files_by_url_or_another_name_of_its_folder(tmp_path):
+    folder, link = tmp_path / "Tables/T", tmp_path / "link"
+    folder.mkdir(parents=True)
+    link.symlink_to(tmp_path)
+    for path in (f"{folder}/a.parquet", f"file://{folder}/a.parquet", f"file:{folder}/a.parquet"):
+        assert file_in(link / "Tables/T", path) == link / "Tables/T/a.parquet"
+        assert file_in(folder, path.replace(str(tmp_path), str(link))) == folder / "a.parquet"
 
 
 def test_file_of_a_root_with_two_dots_is_found(tmp_path):

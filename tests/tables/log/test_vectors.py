@@ -42,7 +42,7 @@ def marked_twice(local, marking):  # noqa: ARG001 - small files are marked
         ({"storageType": "u", "pathOrInlineDv": f"../..{'0' * 20}"}, "outside of the table's folder"),
         ({"storageType": "p"}, "a deletion vector cannot be read: KeyError"),
         ({"pathOrInlineDv": "x"}, "a deletion vector cannot be read: KeyError"),
-        ({"storageType": "p", "pathOrInlineDv": 7}, "a deletion vector cannot be read: AttributeError"),
+        ({"storageType": "p", "pathOrInlineDv": 7}, "a deletion vector cannot be read: TypeError"),
         ({"storageType": "u", "pathOrInlineDv": "short"}, "a deletion vector cannot be read: ValueError"),
     ],
 )

@@ -23,7 +23,9 @@ from mirror_engine.tables.log import commit as log_commit
 from mirror_engine.tables.log import data_files, vectors_in_use
 from mirror_engine.tables.log.cleanup import FILE_RETENTION
 from mirror_engine.tables.log.commit import put_commit
+from mirror_engine.tables.log.data_rows import read_rows
 from mirror_engine.tables.log.record import read_commit
+from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge import arrow, compaction
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.compaction import vacuum
@@ -213,6 +215,30 @@ def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, request
     vacuum("dbo/T", known_log(folder), 168.0)
     for version in range(1, table.version + 1):
         assert len(local.rows("dbo/T", version=version)) == 10, version
+
+
+@pytest.mark.parametrize("spelled", ["./{name}", "{folder}/{name}", "file://{folder}/{name}", "vector"])
+def test_vacuum_keeps_files_that_the_log_spells_otherwise(local, request, spelled):
+    if spelled == "vector":
+        request.getfixturevalue("marking")
+    table = Scenario(local, SIMPLE, ["Id"])
+    table.change(*((0, key, "Linz") for key in range(10)))
+    table.change((2, 1, None))
+    folder = table.folder
+    commit = folder / f"_delta_log/{table.version:020}.json"
+    actions = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
+    (add,) = (action["add"] for action in actions if "add" in action)
+    if spelled == "vector":
+        (file,) = folder.glob("*.bin")
+        add["deletionVector"] |= {"storageType": "p", "pathOrInlineDv": str(file)}
+    else:
+        add["path"] = spelled.format(folder=folder, name=add["path"])
+    commit.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+    for file in [*folder.glob("*.parquet"), *folder.glob("*.bin")]:
+        os.utime(file, (time.time() - 30 * DAY,) * 2)
+    log = open_log(folder)
+    vacuum("dbo/T", log, 0.0)
+    assert len(read_rows(log)) == 9
 
 
 @pytest.mark.slow
