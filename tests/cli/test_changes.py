@@ -262,6 +262,11 @@ def test_drop_is_said_before_by_status_plan_and_wait(synced, cli, case):
         assert status["state"] == "deleted" or reason == "recreated"
         (plan,) = [each for each in plans if each["table"] == table]
         assert "drop_table" in [step["step"] for step in plan["steps"]]
+        if reason == "deleted":
+            (plan,) = json.loads(cli("plan", synced.root, "--drop-delay", "1h", "--json", "--table", table).out)[
+                "tables"
+            ]
+            assert [step["step"] for step in plan["steps"]] == ["mark_folder_missing"]
         assert cli("wait", synced.root, "--table", table, "--timeout", "0.1s").code != 0
     text = cli("status", synced.root).out
     assert "All tables have caught up" not in text

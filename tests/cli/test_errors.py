@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror_engine import errors
+from mirror_engine import RunResult, errors
 from mirror_engine.cli import exits
 from mirror_engine.cli.exits import Stopping
 from mirror_engine.cli.main import main
@@ -339,3 +339,8 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(sales, module, wo
         assert json.loads(done.stderr)["error"]["code"] == "interrupted"
     else:
         assert done.stderr == "error: interrupted\n"
+
+
+def test_every_result_has_an_exit_code():
+    found = {result.name: result.exit_code for result in RunResult}
+    assert found == {"CAUGHT_UP": 0, "FAILED": 1, "NEEDS_ATTENTION": 3, "RETRY": 4}

@@ -24,6 +24,19 @@ pytestmark = pytest.mark.usefixtures("no_pauses")
 ORDERS = TableName("", "Orders")
 
 
+def test_a_table_that_cannot_be_dropped_just_now_is_dropped_in_a_later_cycle(tmp_path):
+    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), Failing("drop", times=1)))
+    orders = shop.orders()
+    orders.insert(row(1))
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        orders.drop()
+        running.cycle(NO_STOP)
+        assert shop.writer.tables() == ["dbo/Orders"]
+        running.cycle(NO_STOP)
+        assert shop.writer.tables() == []
+
+
 def test_a_table_forgotten_since_its_plan_is_not_recorded_again(tmp_path, monkeypatch):
     shop = Shop(tmp_path, drop_delay_seconds=60.0)
     orders = shop.orders()

@@ -399,9 +399,8 @@ def test_a_table_is_answered_beside_the_requests_of_publishers_and_without_the_h
 def test_rows_are_read_once_a_commit_and_kept_as_shown_for_the_tables_seen_last(monkeypatch):
     monkeypatch.setattr(statuses, "MAX_KEPT", 2)
     read = []
-    item = SimpleNamespace(
-        id="item", view=lambda: SimpleNamespace(show=lambda folder, **_: read.append(folder) or "rows")
-    )
+    view = SimpleNamespace(show=lambda folder, version, **_: read.append((folder, version)) or "rows")
+    item = SimpleNamespace(id="item", view=lambda: view)
     cache = statuses.StatusCache(list)
 
     def seen(folder, version=1):
@@ -409,8 +408,8 @@ def test_rows_are_read_once_a_commit_and_kept_as_shown_for_the_tables_seen_last(
         return cache.rows(item, SimpleNamespace(delta_folder=folder), newest, str.upper)
 
     assert [seen("a"), seen("b"), seen("a"), seen("c")] == ["ROWS"] * 4
-    assert read == ["a", "b", "c"]
+    assert read == [("a", 1), ("b", 1), ("c", 1)]
     assert [*cache._rows] == [("item", "a"), ("item", "c")]
     seen("a", version=2)
     seen("b")
-    assert read == ["a", "b", "c", "a", "b"]
+    assert read[3:] == [("a", 2), ("b", 1)]
