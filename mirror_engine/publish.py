@@ -429,11 +429,11 @@ class Table:
             rows = pa.Table.from_batches([rows])
         if hasattr(rows, "__arrow_c_stream__"):
             reader = pa.RecordBatchReader.from_stream(rows)
-            self._columns.declare(reader.schema, marker)  # which may have no row
             for batch in reader:
                 step = max(1, min(SLICE_ROWS, len(batch) * self._file_bytes // 8 // max(1, batch.nbytes)))
                 for start in range(0, len(batch), step):
                     yield pa.Table.from_batches([batch.slice(start, step)])
+            self._columns.declare(reader.schema, marker)  # which may have had no row
             return
         dicts, first = iter([rows] if isinstance(rows, Mapping) else rows), 1
         while chunk := list(islice(dicts, DICTS)):
@@ -538,7 +538,7 @@ class _Columns:
         return pa.table(columns)
 
     def fit(self, batch: pa.Table, marker: int) -> pa.Table:
-        """Rows in the table's columns and types; new columns become columns of the table (LZ-5.3).
+        """Rows in the table's columns and types; new columns become columns of the table (LZ-5.3), if none is refused.
 
         Raises:
             Refused: ME018, ME036, ME040, ME041, ME044, ME049, ME053, ME060, ME084.
@@ -549,12 +549,12 @@ class _Columns:
         known = {_folded(name): name for name in self.schema.names}
         if marker in {UPDATE, UPSERT}:
             self._refuse_partial([name for low, name in known.items() if low not in given])
-        for low, at in given.items():
-            if low not in known:
-                self._add(batch.schema.field(at))
+        new = [self._landed(batch.schema.field(at)) for low, at in given.items() if low not in known]
+        schema = pa.schema([*self.schema, *filter(None, new)])
         self._refuse_null_keys(batch, given)
-        columns = [self._column(batch, given.get(_folded(field.name)), field.type) for field in self.schema]
-        return pa.table(columns, schema=self.schema) if columns else batch.select([])
+        columns = [self._column(batch, given.get(_folded(field.name)), field.type) for field in schema]
+        self.schema = schema
+        return pa.table(columns, schema=schema) if columns else batch.select([])
 
     def _given(self, batch: pa.Table) -> dict[str, int]:
         """Where the columns are, by folded name (LZ-5.7); the key is among them (LZ-2.11)."""
@@ -581,14 +581,13 @@ class _Columns:
             message = f"no table can have a column `{shown}`: {reason}"
             raise self._refused("ME084", message, "rename it at the source")
 
-    def _add(self, field: pa.Field) -> None:
-        """Add a column; one without a type is added by the first rows that show it (LZ-5.9)."""
+    def _landed(self, field: pa.Field) -> pa.Field | None:
+        """A new column as it is landed; None for one without a type, which comes with rows that show it (LZ-5.9)."""
         kind = _landed_as(field.type)
         if kind is None:
             message = f"column `{field.name}` has unsupported type {field.type}"
             raise self._refused("ME049", message, "cast it, or write it as JSON text")
-        if kind != pa.null():
-            self.schema = self.schema.append(pa.field(field.name, kind))
+        return None if kind == pa.null() else pa.field(field.name, kind)
 
     def _column(self, batch: pa.Table, at: int | None, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
         """One column as the table has it: NULLs where the rows do not have it."""
