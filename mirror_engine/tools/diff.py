@@ -175,7 +175,7 @@ def _key_columns(key: Sequence[str], columns: Sequence[str]) -> list[str]:
         if column is None:
             raise UsageError(f"key column {name}: the table has no such column", f"It has {', '.join(known)}.")
         found.append(column)
-    return found
+    return [*dict.fromkeys(found)]  # one may be named twice
 
 
 def _check_expected(key: Sequence[str], expected: pa.Table) -> None:

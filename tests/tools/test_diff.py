@@ -58,6 +58,13 @@ def test_distinct_keys_count_each_key_once():
 
 def test_key_of_finds_columns_in_any_case():
     assert key_of(["id"], SCHEMA.names) == ["Id"]
+
+
+def test_key_that_names_a_column_twice_has_it_once():
+    assert key_of(["Id,id", "Name", "ID"], SCHEMA.names) == ["Id", "Name"]
+    rows = table((1, "a", 1.0))
+    names = key_of(["Id,Id"], SCHEMA.names)
+    assert counts(diff_tables(*distinct_keys(rows.select(names), rows), names)) == (1, 0, 0, 0)
     assert key_of(["price,Id"], SCHEMA.names) == ["Price", "Id"]
     for key, found in ([], "the table has no key"), (["Sku"], "key column Sku: the table has no such column"):
         with pytest.raises(UsageError, match=found):
