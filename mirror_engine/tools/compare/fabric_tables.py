@@ -102,7 +102,7 @@ class ApiTables:
         for stream in streams:
             answer = self._ask("GET", f"{path}/readStream/{quote(stream, safe='')}", table)
             if answer.status_code == _NOT_FOUND:
-                help = "A read session ends after an hour. Compare fewer tables at once."
+                help = "It ends after an hour, or VACUUM removed its files. Run it again, with fewer tables at once."
                 raise StorageUnavailable(f"{table}: the read session has ended", help)
             self.received(len(answer.content))
             try:
