@@ -30,53 +30,90 @@ UNREACHABLE_LOGIN = "UnreachableLogin"  # our own code, too
 _AUTHORITY_CODE = re.compile(r"AADSTS\d+")
 _NO_CONNECTION = re.compile("connect|proxy|certificate_verify|ssl|timed out|resolve|cannot be reached", re.IGNORECASE)
 _REFUSED_CREDENTIAL = "AuthenticationFailed|InvalidAuthentication|SignatureDoesNotMatch|InvalidAccessKeyId|Expired"
-_NO_ACCESS = re.compile(f"{NO_CREDENTIAL}|{_AUTHORITY_CODE.pattern}|{_REFUSED_CREDENTIAL}")
+_BUSY_AUTHORITY = r"AADSTS(50033|900(06|12|24|33|55))\b"  # codes that Entra documents as temporary
 _SIGNATURE = re.compile("[?&](X-Amz-Signature|sig)=")
-# status (None: any, 0: no answer), pattern of the code, finding, help; the first that fits
+# kind, status (None: any, 0: no answer), pattern of the code, finding, help; the first that fits
 _ABOUT_ROOT = (
-    (None, NO_CREDENTIAL, "no credential was found", "{login}"),
+    (NoAccess, None, NO_CREDENTIAL, "no credential was found", "{login}"),
     (
+        StorageUnavailable,
         None,
         UNREACHABLE_LOGIN,
         "{authority} cannot be reached",
         "Check the network and its proxy (HTTPS_PROXY); name the file of a proxy's own CA in SSL_CERT_FILE.",
     ),
-    (None, _AUTHORITY_CODE.pattern, "the credential of the environment is refused ({code})", "Renew it. {login}"),
-    (None, _REFUSED_CREDENTIAL, "the credential is not accepted", "Renew it. {login}"),
-    (UNAUTHENTICATED, "", "the credential is not accepted", "Renew it. {login}"),
-    (None, "Capacity", "its capacity is paused or missing", "Resume the workspace's capacity, or assign another."),
+    (StorageUnavailable, None, _BUSY_AUTHORITY, "{authority} cannot log in now ({code})", "Try again."),
     (
+        NoAccess,
+        None,
+        _AUTHORITY_CODE.pattern,
+        "the credential of the environment is refused ({code})",
+        "Renew it. {login}",
+    ),
+    (NoAccess, None, _REFUSED_CREDENTIAL, "the credential is not accepted", "Renew it. {login}"),
+    (NoAccess, UNAUTHENTICATED, "", "the credential is not accepted", "Renew it. {login}"),
+    (
+        StorageUnavailable,
+        None,
+        "Capacity",
+        "its capacity is paused or missing",
+        "Resume the workspace's capacity, or assign another.",
+    ),
+    (
+        StorageUnavailable,
+        None,
+        "RequestTimeTooSkewed",
+        "the clocks of this machine and the store differ",
+        "Set this machine's clock.",
+    ),
+    (
+        StorageUnavailable,
         None,
         "ContainerNotFound|FilesystemNotFound|NoSuchBucket|WorkspaceNotFound",
         "there is no such {kind}: {container}",
         "Check the name or GUID in the URL, and access to it.",
     ),
     (
+        StorageUnavailable,
         None,
         "ArtifactNotFound|ItemNotFound|FriendlyNameSupportDisabled",
         "there is no such item: {item}",
         "Write its GUID, or its name with its type: NAME.MountedRelationalDatabase.",
     ),
     (
+        NoAccess,
         FORBIDDEN,
         "AuthorizationFailure|IpAuthorization|Inbound|Firewall|Network",
         "a network rule refuses this machine, or the key or SAS does not allow this",
         "Allow this machine's address in the network settings of the account or workspace; check the key or SAS.",
     ),
-    (301, "", "the bucket is in another region", "Set AWS_REGION to the bucket's region."),
-    (0, "", "the store cannot be reached", "Check the URL, the network, its proxy and the firewall."),
+    (StorageUnavailable, 301, "", "the bucket is in another region", "Set AWS_REGION to the bucket's region."),
+    (
+        StorageUnavailable,
+        0,
+        "",
+        "the store cannot be reached",
+        "Check the URL, the network, its proxy and the firewall.",
+    ),
 )
 _ABOUT_A_PATH = (
-    (FORBIDDEN, "", "this identity has no permission", "Give it {role}."),
-    (409, "", "something of another kind is at that path", "Remove the file or folder there."),
-    (PRECONDITION, "", "it was replaced meanwhile", "Its new content is read next time."),
+    (NoAccess, FORBIDDEN, "", "this identity has no permission", "Give it {role}."),
+    (StorageUnavailable, 409, "", "something of another kind is at that path", "Remove the file or folder there."),
+    (StorageUnavailable, PRECONDITION, "", "it was replaced meanwhile", "Its new content is read next time."),
     (
+        StorageUnavailable,
         429,
         "",
         "the store asks for fewer requests",
         "The engine retries; a longer --poll-interval sends fewer requests.",
     ),
-    (503, "", "the store is busy", "The engine retries; a longer --poll-interval sends fewer requests."),
+    (
+        StorageUnavailable,
+        503,
+        "",
+        "the store is busy",
+        "The engine retries; a longer --poll-interval sends fewer requests.",
+    ),
 )
 
 
@@ -104,10 +141,8 @@ def unavailable(url: StoreUrl, path: str, operation: str, status: int, code: str
         "role": "the role Contributor in the workspace (Viewer to read)" if url.is_onelake else url.role,
     }
     place = printable(path) or url
-    is_denied = status in {UNAUTHENTICATED, FORBIDDEN} or _NO_ACCESS.search(code)
-    kind = NoAccess if is_denied else StorageUnavailable
     for prefix, reasons in ((f"{url}: ", _ABOUT_ROOT), (f"{place}: cannot {operation} it: ", _ABOUT_A_PATH)):
-        for wanted, pattern, finding, help in reasons:
+        for kind, wanted, pattern, finding, help in reasons:
             if wanted in {None, status} and re.search(pattern, code):
                 error = kind(prefix + finding.format(**words), help.format(**words))
                 error.is_replaced = status == PRECONDITION

@@ -120,6 +120,11 @@ def test_a_read_that_is_cut_short_is_no_end_of_file():
         (S3, 301, "PermanentRedirect", "another region\n  -> .*AWS_REGION"),
         (ADLS, 429, "TooManyRequests", "fewer requests"),
         (ADLS, 503, "ServerBusy", "busy"),
+        (ONELAKE, 403, "CapacityNotActive", "capacity is paused"),
+        (S3, 403, "RequestTimeTooSkewed", "clocks .* differ"),
+        (ADLS, 0, "AADSTS90033", r"cannot log in now \(AADSTS90033\)"),
+        (ADLS, 0, "AADSTS7000215", r"credential .* is refused \(AADSTS7000215\)"),
+        (ADLS, 0, "AADSTS900331", r"credential .* is refused \(AADSTS900331\)"),
         (ADLS, 500, "InternalError", "answers 500 InternalError"),
         (ADLS, 400, "", "answers 400\n  -> "),
         (ADLS, 0, "", "cannot be reached"),
@@ -129,7 +134,7 @@ def test_a_refusal_has_one_line_and_help(url, status, code, finding):
     error = unavailable(url, "Files/T", "list", status, code)
     assert error.message.startswith(("Files/T: cannot list it: ", f"{url}: "))
     assert error.help.endswith(".")
-    assert isinstance(error, NoAccess) == (status in {401, 403} or "credential" in error.message)
+    assert isinstance(error, NoAccess) == bool(re.search("credential|no permission|network rule", finding))
     assert re.search(finding, str(error))
     assert unavailable(url, "", "list", status, code).message.startswith(f"{url}: ")
 
