@@ -66,8 +66,8 @@ def compare(
 
     Example: mirror-engine compare abfss://WORKSPACE@onelake.dfs.fabric.microsoft.com/ITEM
 
-    Exit codes: 0 equal, or equal so far · 2 usage error: no zone, no such table · 3 different · 4 temporary:
-    storage; retry
+    Exit codes: 0 equal, or equal so far · 1 no access to a store · 2 usage error: no zone, no such table · 3 different
+    · 4 temporary: storage; retry
     """
     from mirror_engine.tools.compare.report import compare_tables
 

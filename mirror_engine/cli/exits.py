@@ -55,7 +55,7 @@ OUTPUT_HELP = "the command has run, but its output is lost: free space, or redir
 
 MEANINGS = {
     SUCCESS: "success",
-    FAILURE: "missing prerequisite or internal error",
+    FAILURE: "missing prerequisite, no access to a store, or internal error",
     USAGE: "usage error",
     NEEDS_ATTENTION: "needs attention: a table is stuck, or the check found problems",
     RETRY: "temporary: storage, conflict, lock or timeout; retry",

@@ -78,8 +78,8 @@ def generate(
 
     Example: mirror-engine generate ./shop --tables 10 --rate 50/s --mix 7:2:1 --for 10m
 
-    Exit codes: 0 landed · 2 usage error: a table has other columns, or another publisher · 4 temporary: the disk is
-    full, or storage failed · 130 interrupted
+    Exit codes: 0 landed · 1 no access to a store · 2 usage error: a table has other columns, or another publisher · 4
+    temporary: the disk is full, or storage failed · 130 interrupted
     """
     from mirror_engine.publish import Conflict, LandingZone, Refused
 

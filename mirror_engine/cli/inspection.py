@@ -66,8 +66,8 @@ def status(mirror: Mirror, names: tuple[str, ...], interval: float | None, *, ch
 
     Example: mirror-engine status ./shop --table Sales.Orders
 
-    Exit codes: 0 shown, and after Ctrl+C with --watch · 2 usage error · 3 a table needs attention, with --check · 4
-    temporary: storage; retry
+    Exit codes: 0 shown, and after Ctrl+C with --watch · 1 no access to a store · 2 usage error · 3 a table needs
+    attention, with --check · 4 temporary: storage; retry
     """
     from rich.console import Group
     from rich.live import Live
@@ -125,7 +125,7 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int, downloa
 
     Example: mirror-engine show -C ./shop Sales.Orders --at-version 3 --limit 5
 
-    Exit codes: 0 shown · 2 usage error: no such table or version · 4 temporary: storage; retry
+    Exit codes: 0 shown · 1 no access to a store · 2 usage error: no such table or version · 4 temporary: storage; retry
     """
     from mirror_engine.mirror import of_delta_table
     from mirror_engine.tables.arrow_types import delta_type
@@ -150,7 +150,7 @@ def history(mirror: Mirror, table: str | None, limit: int) -> None:
 
     Example: mirror-engine history -C ./shop Sales.Orders --limit 5
 
-    Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
+    Exit codes: 0 shown · 1 no access to a store · 2 usage error: no such table · 4 temporary: storage; retry
     """
     out.report(mirror.history(table, limit=limit or None))
 
@@ -198,7 +198,8 @@ def diff(
 
     Example: mirror-engine diff -C ./shop Sales.Orders expected.csv --key Id
 
-    Exit codes: 0 equal · 2 usage error: no such table, column or file · 3 different · 4 temporary: storage; retry
+    Exit codes: 0 equal · 1 no access to a store · 2 usage error: no such table, column or file · 3 different · 4
+    temporary: storage; retry
     """
     file = keys or expected
     if file is None or (keys and expected):

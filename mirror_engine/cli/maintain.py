@@ -47,8 +47,8 @@ def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str
 
     Example: mirror-engine maintain -C ./shop Sales.Orders --vacuum-retention 1d
 
-    Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error: no such table · 3 a table is
-    damaged · 4 temporary: storage, conflict or another engine; retry · 130 interrupted
+    Exit codes: 0 done · 1 missing prerequisite, no access to a store, or internal error · 2 usage error: no such table
+    · 3 a table is damaged · 4 temporary: storage, conflict or another engine; retry · 130 interrupted
     """
     from mirror_engine.mirror import Mirror
 
@@ -81,8 +81,8 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
 
     Example: mirror-engine rebuild ./shop --replay --table Sales.Orders
 
-    Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error, not confirmed, or rows would be
-    lost · 4 temporary: storage or another engine; retry
+    Exit codes: 0 done · 1 missing prerequisite, no access to a store, or internal error · 2 usage error, not confirmed,
+    or rows would be lost · 4 temporary: storage or another engine; retry
     """
     from mirror_engine.mirror import Mirror
 

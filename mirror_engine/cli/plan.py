@@ -97,7 +97,7 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
 
     Example: mirror-engine plan ./shop --table Sales.Orders
 
-    Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
+    Exit codes: 0 shown · 1 no access to a store · 2 usage error: no such table · 4 temporary: storage; retry
     """
     from mirror_engine.mirror import snapshot_of
     from mirror_engine.tools.trace.file import planned_steps

@@ -113,8 +113,8 @@ def pull(
 
     Example: mirror-engine pull abfss://WORKSPACE@onelake.dfs.fabric.microsoft.com/ITEM ./copy
 
-    Exit codes: 0 copied · 2 usage error: no zone, ROOT is another folder, too much to download · 4 temporary:
-    storage, or a file keeps changing; retry · 130 interrupted
+    Exit codes: 0 copied · 1 no access to a store · 2 usage error: no zone, ROOT is another folder, too much to download
+    · 4 temporary: storage, or a file keeps changing; retry · 130 interrupted
     """
     from mirror_engine.tools.pull import Pull
 

@@ -63,9 +63,9 @@ def sync(root: Place, config: Config, progress: str) -> int:
 
     Example: mirror-engine sync ./shop --max-batch-files 1
 
-    Exit codes: 0 all tables have caught up · 1 missing prerequisite or internal error · 2 usage error · 3 a table is
-    halted or blocked; all others were applied · 4 temporary: storage, unlisted table, conflict or another engine;
-    retry · 130 interrupted, after the current commit
+    Exit codes: 0 all tables have caught up · 1 missing prerequisite, no access to a store, or internal error · 2 usage
+    error · 3 a table is halted or blocked; all others were applied · 4 temporary: storage, unlisted table, conflict or
+    another engine; retry · 130 interrupted, after the current commit
     """
     from mirror_engine.mirror import Mirror
 
@@ -102,8 +102,8 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
 
     Example: mirror-engine run ./shop --poll-interval 5s --log-format json
 
-    Exit codes: 0 stopped by SIGTERM · 1 missing prerequisite or internal error · 2 usage error · 4 another engine
-    runs on this ROOT · 130 stopped by Ctrl+C
+    Exit codes: 0 stopped by SIGTERM · 1 missing prerequisite, no access to a store, or internal error · 2 usage error ·
+    4 another engine runs on this ROOT · 130 stopped by Ctrl+C
     """
     from mirror_engine.mirror import Mirror
     from mirror_engine.tables.spark.doctor import suggestion

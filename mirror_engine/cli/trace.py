@@ -28,8 +28,8 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
 
     Example: mirror-engine trace row -C ./shop Sales.Orders 42
 
-    Exit codes: 0 shown · 2 usage error: no such table or key · 3 the Delta table differs from its change files · 4
-    temporary: storage; retry
+    Exit codes: 0 shown · 1 no access to a store · 2 usage error: no such table or key · 3 the Delta table differs from
+    its change files · 4 temporary: storage; retry
     """
     from mirror_engine.mirror import snapshot_of
     from mirror_engine.tools.trace.context import open_trace
@@ -52,7 +52,7 @@ def file(mirror: Mirror, table: str, name: str) -> None:
 
     Example: mirror-engine trace file -C ./shop Sales.Orders 3
 
-    Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
+    Exit codes: 0 shown · 1 no access to a store · 2 usage error: no such table or file · 4 temporary: storage; retry
     """
     from mirror_engine.mirror import snapshot_of
     from mirror_engine.tools.trace.context import open_trace
@@ -75,7 +75,7 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
 
     Example: mirror-engine trace what-if -C ./shop Sales.Orders --skip 3
 
-    Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
+    Exit codes: 0 shown · 1 no access to a store · 2 usage error: no such table or file · 4 temporary: storage; retry
     """
     from mirror_engine.mirror import snapshot_of
     from mirror_engine.tools.trace.context import open_trace

@@ -98,8 +98,8 @@ def validate(paths: tuple[Place, ...], config: Config, downloads: Downloads, **g
 
     Example: mirror-engine validate ./out --format github --ignore ME016
 
-    Exit codes: 0 passed · 2 usage error · 3 findings at or above --fail-on, or data that is not applied · 4
-    temporary: storage; retry
+    Exit codes: 0 passed · 1 no access to a store · 2 usage error · 3 findings at or above --fail-on, or data that is
+    not applied · 4 temporary: storage; retry
     """
     from mirror_engine.cli import validate_reports as forms
     from mirror_engine.tools.baseline import read_baseline, write_baseline

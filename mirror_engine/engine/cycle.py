@@ -28,7 +28,7 @@ from mirror_engine.engine.recovery import LOST_ROWS, DeltaFolders, recover, resc
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
 from mirror_engine.engine.rereads import Rereads
 from mirror_engine.engine.scheduler import TableScheduler
-from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
+from mirror_engine.errors import InternalError, NoAccess, StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.events import (
     BatchCommitted,
     CycleEnded,
@@ -66,7 +66,7 @@ MAX_SYNC_ATTEMPTS = 4  # with pauses of 1, 2 and 4 seconds between failed cycles
 class RunResult(StrEnum):
     """How a run ended, worst first; the command line's exit codes."""
 
-    FAILED = "failed"  # an internal error: exit 1
+    FAILED = "failed"  # an internal error, or no access to a store: exit 1
     RETRY = "retry"  # storage or a conflict: exit 4
     NEEDS_ATTENTION = "needs_attention"  # a table is halted or blocked: exit 3
     CAUGHT_UP = "caught_up"  # exit 0
@@ -127,10 +127,11 @@ class CycleResult:
     @property
     def run_result(self) -> RunResult:
         """The worst result of a table."""
-        if any(isinstance(failure, InternalError) for failure in self.failures.values()):
+        failures = self.failures.values()
+        if any(isinstance(failure, InternalError) for failure in failures):
             return RunResult.FAILED
-        if self.failures:
-            return RunResult.RETRY
+        if failures:
+            return RunResult.FAILED if all(isinstance(failure, NoAccess) for failure in failures) else RunResult.RETRY
         if any(needs_attention(plan.state) for plan in self.plans.values()):
             return RunResult.NEEDS_ATTENTION
         return RunResult.CAUGHT_UP
@@ -531,4 +532,5 @@ def _not_listed(zone: ZoneListing) -> StorageUnavailable:
     others = len(found) - len(alike)
     names = ", ".join(sorted(printable(each.path) for each in alike if each.path))
     more = f"; and {count(others, 'more folder')}, see status" if others else ""
-    return StorageUnavailable(f"{names}{': ' if names else ''}{found[0].message}{more}", found[0].help)
+    kind = zone.error_of(zone.unlisted)
+    return kind(f"{names}{': ' if names else ''}{found[0].message}{more}", found[0].help)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import NoAccess, StorageUnavailable
 from mirror_engine.landing_zone.detection import FOLDER_OF_TABLES, NESTED_TABLE, is_data, numbered_name
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
@@ -143,11 +143,11 @@ class Poller:
         if (count := len(scan.tables)) >= MAX_FABRIC_TABLES:  # Fabric already speaks of the 1,000th (LZ-7.10)
             is_beyond = self._strict and count > MAX_FABRIC_TABLES
             scan.diagnostics.append(diagnose("ME007", "", strict=is_beyond, count=count))
-        left_out, diagnostics = frozenset(scan.unlisted), tuple(scan.diagnostics)
+        left_out, denied, diagnostics = frozenset(scan.unlisted), frozenset(scan.denied), tuple(scan.diagnostics)
         requests = self._requests.since(before) if self._requests else {}
         identity = zone.identity if zone else ""
         return ZoneListing(
-            scan.zone, identity, tuple(tables), left_out, scan.mounts, diagnostics, scan.partner, requests
+            scan.zone, identity, tuple(tables), left_out, denied, scan.mounts, diagnostics, scan.partner, requests
         )
 
     def _zone(self) -> tuple[_Scan, Entry | None]:
@@ -187,8 +187,9 @@ class Poller:
         place = f"{scan.zone}/{folder.name}"
         try:
             entries = self._listed(place, folder)
-        except StorageUnavailable:
+        except StorageUnavailable as error:
             entries = None
+            scan.note_failure(folder.name, error)
         if entries is None:
             scan.leave_out(folder.name)
         for entry in entries or ():
@@ -207,7 +208,8 @@ class Poller:
         """List a table folder in one state, reading again only what changed; None where that cannot be done."""
         try:
             return self._unchanging(scan.zone, name, scan.tables[name])
-        except StorageUnavailable:
+        except StorageUnavailable as error:
+            scan.note_failure(name.folder, error)
             return None
 
     def _unchanging(self, zone: str, name: TableName, entry: Entry) -> TableListing | None:
@@ -356,6 +358,7 @@ class _Scan:
     strict: bool
     tables: dict[TableName, Entry] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
+    denied: set[str] = field(default_factory=set)
     mounts: dict[str, str] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     partner: PartnerEvents | None = None
@@ -368,6 +371,11 @@ class _Scan:
         """Note a folder where a file system is mounted at it."""
         if folder.is_mount:
             self.mounts[path] = folder.identity
+
+    def note_failure(self, folder: str, error: StorageUnavailable) -> None:
+        """Note a folder to which a store gave no access."""
+        if isinstance(error, NoAccess):
+            self.denied.add(folder)
 
     def leave_out(self, folder: str) -> None:
         """Note a folder that could not be listed."""

@@ -12,7 +12,7 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import LOST_RECORD, recover, rows_lost
 from mirror_engine.engine.replayer import drop_table
 from mirror_engine.engine.root_identity import has_content
-from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
+from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.listing import MetadataAbsent
@@ -112,8 +112,8 @@ def plan_rebuild(context: EngineContext, names: Sequence[str], *, replay: bool) 
             continue
         if folder in delta.unread:
             raise delta.unread[folder]
-        if zone.unlisted & {f"{table.schema}{SCHEMA_SUFFIX}", table.folder}:
-            raise StorageUnavailable(f"{table.folder}: cannot be listed or read", "Check path and rights.")
+        if unlisted := zone.unlisted & {f"{table.schema}{SCHEMA_SUFFIX}", table.folder}:
+            raise zone.error_of(unlisted)(f"{table.folder}: cannot be listed or read", "Check path and rights.")
         is_unknown = folder in delta.damaged and _is_unknown(context, delta.damaged[folder], table)
         listing, total = listings.get(table), known.get(table, Progress("", "")).rows_processed
         applied = {} if is_unknown else context.ledger.applied(table)

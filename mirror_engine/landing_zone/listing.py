@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.errors import NoAccess, StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import Metadata, PartnerEvents
@@ -158,9 +159,14 @@ class ZoneListing:
     # Schema and table folders that could not be listed, kept changing during the scan, or may be hidden: nothing below
     # is dropped or applied. ME070 is among the diagnostics for each, or for the zone as a whole
     unlisted: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()  # of these, those to which a store gave no access
     # Identities of schema and table folders at which a file system is mounted, by path
     mounts: Mapping[str, str] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()  # about the zone itself and files outside tables
     partner: PartnerEvents | None = None  # the publisher's own words; None if it left none
     # To a store that the scan took, by kind; empty on this machine
     requests: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+    def error_of(self, folders: Collection[str]) -> type[StorageUnavailable]:
+        """The kind of error for folders that are not listed: `NoAccess` if that is why all of them are not."""
+        return NoAccess if folders and self.denied.issuperset(folders) else StorageUnavailable

@@ -27,6 +27,13 @@ def test_every_command_has_an_example_exit_codes_and_json(cli, monkeypatch, name
     assert about.split()[0] in {printed.out.splitlines()[2].split()[0], "Print"}
 
 
+@pytest.mark.parametrize(
+    "name", ["sync", "run", "status", "plan", "show", "history", "diff", "compare", "generate", "pull", "validate"]
+)
+def test_commands_of_a_store_say_how_they_end_without_access(cli, name):
+    assert re.search(r"\n    1 .*no access to a store", cli(name, "--help").out)
+
+
 @pytest.mark.parametrize("name", ["sync", "run", "emulator start", "emulator exec"])
 def test_commands_that_apply_take_every_option(cli, name):
     text = cli(*name.split(), "--help").out

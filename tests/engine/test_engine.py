@@ -12,8 +12,10 @@ from shop import NO_STOP, TYPES, Shop, row
 
 import mirror_engine.engine.turns
 from mirror_engine import Config, RunResult
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.engine.cycle import CycleResult
+from mirror_engine.errors import NoAccess, StorageUnavailable
 from mirror_engine.landing_zone.layout import LOCK
+from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp
 from mirror_engine.monitoring.wait_conditions import tables_not_caught_up
 from mirror_engine.storage.local import LocalStorage
@@ -79,6 +81,19 @@ def test_a_failure_that_is_over_hastens_no_further_cycle(shop):
         for _ in range(2):
             running.cycle(NO_STOP)
         assert running.next_cycle_seconds(15.0) == 15.0
+
+
+@pytest.mark.parametrize("pattern", ["list .*Zone$", "list .*/Orders$", "open .*parquet"])
+def test_sync_without_access_fails_as_a_command_does(shop, pattern):
+    shop.orders().insert(row(1))
+    assert shop.sync(storage=failing(shop, pattern, NoAccess)).result is RunResult.FAILED
+    assert shop.sync(storage=failing(shop, pattern)).result is RunResult.RETRY
+    assert shop.sync().result is RunResult.CAUGHT_UP
+
+
+def test_cycle_that_failed_for_another_reason_too_is_to_be_retried():
+    failures = {None: NoAccess("the zone: denied"), TableName("", "Orders"): StorageUnavailable("Orders: busy")}
+    assert CycleResult(failures=failures).run_result is RunResult.RETRY
 
 
 def test_a_fault_of_the_engine_is_reported_from_a_failure(shop):

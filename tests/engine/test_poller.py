@@ -10,12 +10,13 @@ from memory_storage import MemoryStorage
 
 from mirror_engine.config import Config
 from mirror_engine.engine.poller import Poller
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import NoAccess, StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUsable
 from mirror_engine.landing_zone.metadata import PartnerEvents
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tools.trace.context import listing_of
 
 ZONE = "Files/LandingZone"
 FIRST = "00000000000000000001.parquet"
@@ -30,6 +31,7 @@ class WatchedStorage(MemoryStorage):
         super().__init__()
         self.calls = Counter()
         self.broken = set()
+        self.error = StorageUnavailable
         self.meanwhile = {}
 
     def list(self, folder):
@@ -47,7 +49,7 @@ class WatchedStorage(MemoryStorage):
     def _before(self, call, path):
         self.calls[call] += 1
         if path in self.broken:
-            raise StorageUnavailable(f"{path}: broken")
+            raise self.error(f"{path}: broken")
 
     def _after(self, call, path):
         self.meanwhile.pop(f"{call} {path}", lambda: None)()
@@ -181,6 +183,19 @@ class TestUnlisted:
         assert (folders(zone), zone.unlisted) == (["B"], {"S.schema/A"})
         storage.broken.clear()
         assert folders(poller.scan()) == ["S.schema/A", "B"]
+
+    @pytest.mark.parametrize("folder", ["S.schema", "S.schema/A"])
+    @pytest.mark.parametrize("error", [NoAccess, StorageUnavailable])
+    def test_why_a_folder_is_not_listed_is_kept(self, folder, error):
+        storage = zone_with(f"S.schema/A/{FIRST}", f"B/{FIRST}")
+        storage.broken.add(f"{ZONE}/{folder}")
+        storage.error = error
+        zone = Poller(storage, Config()).scan()
+        assert (zone.unlisted, zone.error_of(zone.unlisted)) == ({folder}, error)
+        assert zone.error_of({folder, "B"}) is zone.error_of([]) is StorageUnavailable
+        with pytest.raises(StorageUnavailable, match="A: cannot be listed") as problem:
+            listing_of(storage, Config(), TableName("S", "A"))
+        assert type(problem.value) is error
 
     @pytest.mark.parametrize("folder", ["S.schema", "S.schema/A"])
     def test_a_folder_that_goes_away_meanwhile_is_left_to_the_next_scan(self, folder):

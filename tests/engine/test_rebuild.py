@@ -15,7 +15,7 @@ from shop import TYPES, Shop, name, row
 
 from mirror_engine import Mirror, RunResult
 from mirror_engine.engine import segments
-from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
+from mirror_engine.errors import NoAccess, StorageUnavailable, UnknownTable, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER
 from mirror_engine.landing_zone.states import Blocked, Halted
@@ -285,11 +285,13 @@ def test_once_root_is_lost_a_rebuild_moves_no_further_file_back(shop, monkeypatc
 
 
 @pytest.mark.slow
-def test_what_cannot_be_listed_is_not_dropped(shop):
+@pytest.mark.parametrize("error", [NoAccess, StorageUnavailable])
+def test_what_cannot_be_listed_is_not_dropped(shop, error):
     moved_away(shop)
-    storage = faulty(LocalStorage(shop.root), Failing("list .*Orders$", StorageUnavailable))
-    with pytest.raises(StorageUnavailable, match="Orders: cannot be listed"):
+    storage = faulty(LocalStorage(shop.root), Failing("list .*Orders$", error))
+    with pytest.raises(StorageUnavailable, match="Orders: cannot be listed") as problem:
         rebuilt(shop, parts={"storage": storage}, lose_rows=True)
+    assert type(problem.value) is error
     assert shop.ids() == [1, 2, 3]
 
 

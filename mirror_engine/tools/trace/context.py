@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.planner import Plan
-    from mirror_engine.landing_zone.listing import TableListing
+    from mirror_engine.landing_zone.listing import TableListing, ZoneListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.monitoring.status import FileStatus, TableStatus
@@ -83,7 +83,7 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
         delta_folder = find_table(table, list(listings), context.config.delta_default_schema)
     except UnknownTable:
         if zone.unlisted:  # it may be there
-            raise _not_listed(*sorted(zone.unlisted)) from None
+            raise _not_listed(zone, *sorted(zone.unlisted)) from None
         raise
     present = listings[delta_folder]
     name, folder = present.name, f"{zone.folder}/{present.name.folder}"
@@ -108,16 +108,17 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
 
 def listing_of(storage: Storage, config: Config, name: TableName) -> TableListing:
     """List one table folder; raises `StorageUnavailable`."""
-    tables = Poller(storage, config).scan().tables
-    found = next((listing for listing in tables if listing.name == name), None)
+    zone = Poller(storage, config).scan()
+    found = next((listing for listing in zone.tables if listing.name == name), None)
     if found is None:
-        raise _not_listed(name.folder)
+        raise _not_listed(zone, name.folder)
     return found
 
 
-def _not_listed(*folders: str) -> StorageUnavailable:
+def _not_listed(zone: ZoneListing, *folders: str) -> StorageUnavailable:
     names = ", ".join(map(printable, folders))
-    return StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights, and run it again.")
+    kind = zone.error_of(zone.unlisted)
+    return kind(f"{names}: cannot be listed or read", "Check path and rights, and run it again.")
 
 
 def _overwritten(listing: TableListing, known: Applied, storage: Storage, folder: str) -> frozenset[str]:
