@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo    apply an example landing zone to Delta tables in demo/, command by command; a minute, with Spark'
-	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, a minute on two cores'
+	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, about 25 s on two cores'
 	@echo 'make test    make check and every other test, with real Spark and Delta'
 	@echo 'make nightly what is too slow for that, part after part, and a summary; PARTS="long fuzz" are two of the parts, which are:'
 	@echo 'make simulate  the whole engine in worlds of one seed each, SEEDS=10000 of them; an hour, no Java'
