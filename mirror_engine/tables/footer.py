@@ -103,7 +103,7 @@ def plain_footer(footer: bytes, kept_keys: Collection[bytes]) -> bytes:
         by_type = {1: Value(STRUCT, {})}
         file[COLUMN_ORDERS] = Value(LIST, [by_type] * len(elements), STRUCT)
         return written(file)
-    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (LookupError, TypeError, AttributeError) as error:
         raise ValueError("it is not a Parquet footer") from error
 
 
@@ -197,9 +197,12 @@ def read_struct(content: bytes, last: int = 0) -> Struct:
 
     Raises:
         IndexError: they end before it does.
-        ValueError: they are no Thrift.
+        ValueError: they are no Thrift, or nested too deeply.
     """
-    return _fields(content, 0, last)[0]
+    try:
+        return _fields(content, 0, last)[0]
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _fields(content: bytes, at: int, last: int = 0) -> tuple[Struct, int]:

@@ -165,3 +165,10 @@ def test_more_footer_structs_than_any_table_has_columns_are_rejected():
         ParquetChangeFile(
             io.BytesIO(content[: -8 - length] + crafted + len(crafted).to_bytes(4, "little") + b"PAR1"), PATH, Config()
         )
+
+
+def test_a_footer_that_is_nested_deeply_is_rejected():
+    footer = b"\x19" * 10_000  # a list of a list of a list
+    content = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(RejectedFile, match="its footer cannot be understood"):
+        ParquetChangeFile(io.BytesIO(content), PATH, Config())
