@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mirror_engine.engine.ledger import MIRROR
 from mirror_engine.engine.poller import Poller
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import Entry, TableListing, ZoneListing
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import Chosen, ChosenColumns, HistoryEntry
+    from mirror_engine.tables.base import HistoryEntry, RowChoice
 
 GENERATION = "fabric"  # of the progress that Fabric made
 _UNKNOWN_VERSION = -1
@@ -68,16 +68,8 @@ class FabricTables(DeltaReader):
     def needed_stamp(self, table: str) -> str:
         return self.reader.needed_stamp(table)
 
-    def rows(
-        self,
-        table: str,
-        *,
-        version: int | None = None,
-        limit: int | None = None,
-        where: Chosen | None = None,
-        columns: ChosenColumns | None = None,
-    ) -> pa.Table | None:
-        return self.reader.rows(table, version=version, limit=limit, where=where, columns=columns)
+    def rows(self, table: str, **choice: Unpack[RowChoice]) -> pa.Table | None:
+        return self.reader.rows(table, **choice)
 
     def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - see below
         """The newest commit alone: Fabric's commits name no change files."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, Unpack
 
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.text import count
@@ -218,6 +218,21 @@ class CommitResult:
     applied_by: str = ""  # how its files were applied: `passthrough`, `append`, `merge`; `""` where no row changed
 
 
+class RowChoice(TypedDict, total=False):
+    """Which rows are read: all of the newest version by default.
+
+    Attributes:
+        limit: at most so many.
+        where: those alone; the others are in memory only a batch at a time.
+        columns: no others are read.
+    """
+
+    version: int | None
+    limit: int | None
+    where: Chosen | None
+    columns: ChosenColumns | None
+
+
 class DeltaReader(Protocol):
     """What is asked of the Delta tables under one `ROOT/Tables`, without changing them.
 
@@ -271,19 +286,8 @@ class DeltaReader(Protocol):
         Costs little where nothing was committed.
         """
 
-    def rows(
-        self,
-        table: str,
-        *,
-        version: int | None = None,
-        limit: int | None = None,
-        where: Chosen | None = None,
-        columns: ChosenColumns | None = None,
-    ) -> pa.Table | None:
-        """The rows of a version, the newest by default; None where there is no such table.
-
-        At most `limit` are given, and those that `where` chooses; the others are in memory only a batch at a time. No
-        other columns are read than `columns` chooses: by default all.
+    def rows(self, table: str, **choice: Unpack[RowChoice]) -> pa.Table | None:
+        """Rows that are chosen; None where there is no such table.
 
         Raises:
             UsageError: the table has no such version.

@@ -6,7 +6,7 @@ import functools
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from mirror_engine.errors import TransientError
 from mirror_engine.tables.base import DeltaReader, DeltaWriter, TableSnapshot
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.progress import Applied, Progress
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import Chosen, ChosenColumns, HistoryEntry
+    from mirror_engine.tables.base import HistoryEntry, RowChoice
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,16 +103,8 @@ class TablesReadOnce(DeltaReader):
     def needed_stamp(self, table: str) -> str:
         return self._stamp(table)
 
-    def rows(
-        self,
-        table: str,
-        *,
-        version: int | None = None,
-        limit: int | None = None,
-        where: Chosen | None = None,
-        columns: ChosenColumns | None = None,
-    ) -> pa.Table | None:
-        return self._reader.rows(table, version=version, limit=limit, where=where, columns=columns)
+    def rows(self, table: str, **choice: Unpack[RowChoice]) -> pa.Table | None:
+        return self._reader.rows(table, **choice)
 
     def applied_since(self, table: str, snapshot: TableSnapshot, known: Progress | None) -> Applied:
         return self._reader.applied_since(table, snapshot, known)
