@@ -292,7 +292,7 @@ class EnginePool:
         self, item: Item, listeners: Sequence[Callable[[Event], None]] = (), config: Config | None = None
     ) -> Mirror:
         root = self._root(item)
-        storage = EngineView(LocalStorage(root), self.plan.options.history, item.path)
+        storage = EngineView(root, self.plan.options.history, item.path)
         config = config or self._config_of(item)
         writer = self.plan.new_writer(item)
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners, clock=self.clock)

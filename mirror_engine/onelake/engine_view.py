@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.storage.base import joined
+from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from mirror_engine.landing_zone.listing import Entry
-    from mirror_engine.storage.base import Storage
 
 MAX_FILES = 10_000  # whose former identities are remembered: an engine sees them long before
 
@@ -48,34 +49,18 @@ def _forget_oldest(known: dict[Any, Any]) -> None:
         del known[next(iter(known))]
 
 
-@dataclass(frozen=True)
-class EngineView:
-    """`Storage` of one item, whose path is relative to the store, whose entries have their history."""
+class EngineView(LocalStorage):
+    """The folder of one item, whose path is relative to the store; its entries have their history."""
 
-    storage: Storage
-    history: FileHistory
-    item: str
-    is_store = False
+    def __init__(self, root: Path, history: FileHistory, item: str) -> None:
+        super().__init__(root)
+        self._history = history
+        self._item = item
 
     def list(self, folder: str) -> Sequence[Entry] | None:
-        path, entries = joined(self.item, folder), self.storage.list(folder)
-        return entries and [self.history.of(f"{path}/{each.name}", each) for each in entries]
+        path, entries = joined(self._item, folder), super().list(folder)
+        return entries and [self._history.of(f"{path}/{each.name}", each) for each in entries]
 
     def stat(self, path: str) -> Entry | None:
-        entry = self.storage.stat(path)
-        return entry and self.history.of(joined(self.item, path), entry)
-
-    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
-        return self.storage.open(path, only)
-
-    def write(self, path: str, content: bytes) -> None:
-        self.storage.write(path, content)
-
-    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
-        return self.storage.move(source, target, only)
-
-    def delete(self, path: str) -> None:
-        self.storage.delete(path)
-
-    def scan(self, folder: str) -> Storage:  # noqa: ARG002 - of a folder of this machine
-        return self
+        entry = super().stat(path)
+        return entry and self._history.of(joined(self._item, path), entry)

@@ -238,7 +238,7 @@ class LocalStorage:
 
         One that took the place of `only` at the last moment is moved back.
         """
-        parts, only = parts_of(source), only and replace(only, replaced="")
+        parts = parts_of(source)
         before = self.stat(source) if only else None
         if before and only and not before.is_same(only):
             return False

@@ -16,7 +16,6 @@ from mirror_engine.onelake.engine_view import EngineView
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.errors import StorageErrorCode as Code
 from mirror_engine.onelake.store import LocalStore
-from mirror_engine.storage.local import LocalStorage
 
 
 def names(lines):
@@ -432,7 +431,7 @@ def test_a_file_lost_by_an_unconditional_rename_is_reported_and_the_engine_knows
     item, lost = zone.at("T").item, zone.properties("T/f")
     zone.rename("T/_2", "T/f")
     assert zone.lost_files == [f"{ZONE}/T/f"]
-    seen = EngineView(LocalStorage(tmp_path / "store" / item.path), zone.options.history, item.path)
+    seen = EngineView(tmp_path / "store" / item.path, zone.options.history, item.path)
     listed = {each.name: each.replaced for each in seen.list("Files/LandingZone/T")}
     assert listed == {"_metadata.json": "", "f": lost.identity}
     assert seen.stat("Files/LandingZone/T/f").replaced == lost.identity

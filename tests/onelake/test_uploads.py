@@ -31,7 +31,6 @@ from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.store import LocalStore
-from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 UPLOADS = by_night(60, 200)  # of one table, alone or by twenty publishers
@@ -157,7 +156,7 @@ def test_flush_that_fails_keeps_the_history_of_its_file(upload_lake, monkeypatch
     path, content = f"T/{numbered_name(1)}", content_of(1)
     upload_lake.upload(path, content[:50])
     history, item = upload_lake.lake.options.history, upload_lake.item.path
-    view = EngineView(LocalStorage(upload_lake.zone.parents[1]), history, item)
+    view = EngineView(upload_lake.zone.parents[1], history, item)
     before = view.stat(f"Files/LandingZone/{path}")
     assert before.continues
     with monkeypatch.context() as patched:
