@@ -64,7 +64,7 @@ def explanation_page(code: str) -> Document | None:
 
 
 def _item(cached: CachedStatus) -> Document:
-    item, status, made = cached.item, cached.status, cached.scan.documents
+    item, status, made = cached.item, cached.status, cached.documents
     if status and "mirror" not in made:  # once a scan: there may be thousands of tables
         facts = StatusSummary.of_mirror(status).to_json()
         made["mirror"] = _printable({**facts, "tables": _tables(cached, status, status.tables)})
@@ -89,7 +89,7 @@ def _tables(cached: CachedStatus, status: MirrorStatus, tables: Sequence[TableSt
     for table in tables:
         whole = TableSummary.of_table(table, engine_running=status.is_worked_on)
         summary, last = whole.to_json(), last_diagnostic(table)
-        since = iso_text(utc(cached.scan.at - table.lag_seconds)) if table.pending_files else None
+        since = iso_text(utc(cached.scanned_at - table.lag_seconds)) if table.pending_files else None
         del summary["lag_seconds"]  # it changes all the time
         found.append(
             {

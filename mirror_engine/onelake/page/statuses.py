@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mirror_engine.errors import MirrorError
@@ -30,35 +30,20 @@ _Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
-class Scan:
-    """What one scan found: a status; None, with an error message, if it cannot be read."""
-
-    status: MirrorStatus | None
-    error: str = ""
-    at: float = 0.0  # seconds since 1970
-    documents: dict[str, Any] = field(default_factory=dict)  # made of it for readers, by purpose
-
-
-@dataclass(frozen=True)
 class CachedStatus:
-    """A mirrored database with its last scan."""
+    """A mirrored database with what its last scan found: a status; None, with an error message, if it is unreadable."""
 
     item: ShownItem
-    scan: Scan
-
-    @property
-    def status(self) -> MirrorStatus | None:
-        return self.scan.status
-
-    @property
-    def error(self) -> str:
-        return self.scan.error
+    status: MirrorStatus | None = None
+    error: str = ""
+    scanned_at: float = 0.0  # seconds since 1970
+    documents: dict[str, Any] = field(default_factory=dict)  # made of the scan for readers, by purpose
 
 
 @dataclass
 class _Entry:
+    found: CachedStatus
     lock: threading.Lock = field(default_factory=threading.Lock)
-    found: Scan = Scan(None)
     scan: Future[None] | None = None
     fresh_until: float = 0.0
 
@@ -79,7 +64,7 @@ class StatusCache:
         found = [(item, self._begin(item)) for item in self._items() if only in {None, item.id}]
         for scan in wait([entry.scan for _, entry in found if entry.scan]).done:
             scan.result()  # raises an internal error
-        return [CachedStatus(item, entry.found) for item, entry in found]
+        return [replace(entry.found, item=item) for item, entry in found]
 
     def close(self) -> None:
         self._scans.shutdown()
@@ -104,7 +89,7 @@ class StatusCache:
         return cast("_Made", shown)
 
     def _begin(self, item: ShownItem) -> _Entry:
-        entry = self._entries.setdefault(item.id, _Entry())
+        entry = self._entries.setdefault(item.id, _Entry(CachedStatus(item)))
         with entry.lock:
             is_over = entry.scan is None or entry.scan.done()
             if is_over and self._clock() >= entry.fresh_until:
@@ -114,8 +99,8 @@ class StatusCache:
     def _scan(self, entry: _Entry, item: ShownItem) -> None:
         started = self._clock()
         try:
-            entry.found = Scan(status_of(item.view(), MAX_FILES), at=time.time())
+            entry.found = CachedStatus(item, status_of(item.view(), MAX_FILES), "", time.time())
         except MirrorError as error:
-            entry.found = Scan(None, str(error), time.time())
+            entry.found = CachedStatus(item, None, str(error), time.time())
         ended = self._clock()
         entry.fresh_until = ended + max(FRESH_SECONDS, IDLE_FACTOR * (ended - started))
