@@ -53,6 +53,12 @@ class Attacked:
     def says(self, method, target, *headers, body=b""):
         return exchange(self.port, request(method, target, "localhost", *headers, body=body))
 
+    def reports(self, asked):
+        """What the emulator reports of a request."""
+        self.rejected.clear()
+        exchange(self.proxy if asked.startswith(b"CONNECT") else self.port, asked)
+        return self.rejected
+
     def is_well(self):
         return self.client("HEAD", ZONE).status == 200
 
@@ -118,107 +124,60 @@ def test_garbage_instead_of_chunks_commits_nothing(attacked, chunks):
     assert attacked.client("HEAD", f"{ZONE}/garbage").status == 404
 
 
-RENAMING = f"x-ms-rename-source: /{ZONE}/U/empty"
-
-
-def rejected_rename(path, **fields):
-    code = "RenameDestinationParentPathNotFound"
-    return RejectedRequest("PUT", "localhost", f"/{ZONE}/{path}", 404, code, **fields)
+EMPTY, TAGGED = "Content-Length: 0", 'If-Match: "0x8D1"'
+RENAMING = (f"x-ms-rename-source: /{ZONE}/U/empty", EMPTY)
+NO_PARENT = "RenameDestinationParentPathNotFound"
+ANSWER, TOLERATED = {"is_answer": True}, {"is_tolerated": True}
 
 
 @pytest.mark.parametrize(
-    ("asked", "rejected"),
+    ("asked", "status", "code", "fields"),
     [
-        (
-            request("GET", f"/{ZONE}/T/%C3%BC.csv?sv=1&sig=hush", ONELAKE),
-            RejectedRequest("GET", ONELAKE, f"/{ZONE}/T/%C3%BC.csv", 404, "PathNotFound", is_answer=True),
-        ),
-        (
-            request("DELETE", f"/{FILES}", "localhost:80"),
-            RejectedRequest("DELETE", "localhost", f"/{FILES}", 400, "OperationNotAllowedOnThePath", ALLOWING),
-        ),
-        (request("GET", "/x", "evil.example"), RejectedRequest("GET", "evil.example", "/x", 421, "InvalidUri")),
-        (
-            request("CONNECT", "account.dfs.core.windows.net:443", "x"),
-            RejectedRequest("CONNECT", "account.dfs.core.windows.net:443", "", 403, "", "--pass-through"),
-        ),
-        (
-            request("PUT", f"/{ZONE}?resource=directory"),
-            RejectedRequest("PUT", "localhost", f"/{ZONE}", 411, "MissingContentLengthHeader", is_tolerated=True),
-        ),
-        (
-            request("GET", f"/{ZONE}?Resource=Filesystem&directory=U"),
-            RejectedRequest("GET", "localhost", f"/{ZONE}", 400, "MissingRequiredQueryParameter", is_tolerated=True),
-        ),
-        (request("GET", f"/{ZONE}?resource=filesystem&Recursive=false"), None),
-        (
-            request("DELETE", f"/{ZONE}/T/none"),
-            RejectedRequest("DELETE", "localhost", f"/{ZONE}/T/none", 404, "PathNotFound", is_answer=True),
-        ),
-        (
-            request("PUT", f"/{ZONE}?resource=directory", "localhost", "Content-Length: 0", "If-None-Match: *"),
-            RejectedRequest("PUT", "localhost", f"/{ZONE}", 409, "PathAlreadyExists", is_answer=True),
-        ),
-        (
-            request("PUT", f"/{FILES}?resource=directory", "localhost", "Content-Length: 0"),
-            RejectedRequest("PUT", "localhost", f"/{FILES}", 409, "PathAlreadyExists", ALLOWING, is_answer=True),
-        ),
-        (
-            request("PATCH", f"/{ZONE}/T/none?action=append&position=0", "localhost", "Content-Length: 1", body=b"x"),
-            RejectedRequest("PATCH", "localhost", f"/{ZONE}/T/none", 404, "PathNotFound"),
-        ),
-        (request("PUT", f"/{ZONE}?resource=directory", "localhost", "Content-Length: 0"), None),
-        (request("HEAD", f"/{ZONE}/x.csv"), None),
+        (("GET", f"{ZONE}/T/%C3%BC.csv?sv=1&sig=hush"), 404, "PathNotFound", ANSWER),
+        (("DELETE", FILES), 400, "OperationNotAllowedOnThePath", {"allowed_by": ALLOWING}),
+        (("PUT", f"{ZONE}?resource=directory"), 411, "MissingContentLengthHeader", TOLERATED),
+        (("GET", f"{ZONE}?Resource=Filesystem&directory=U"), 400, "MissingRequiredQueryParameter", TOLERATED),
+        (("DELETE", f"{ZONE}/T/none"), 404, "PathNotFound", ANSWER),
+        (("PUT", f"{ZONE}?resource=directory", EMPTY, "If-None-Match: *"), 409, "PathAlreadyExists", ANSWER),
+        (("PUT", f"{FILES}?resource=directory", EMPTY), 409, "PathAlreadyExists", {**ANSWER, "allowed_by": ALLOWING}),
+        (("PATCH", f"{ZONE}/T/none?action=flush&position=0", EMPTY), 404, "PathNotFound", {}),
         # what engines and libraries ask for on purpose
-        (
-            request("PUT", f"/{ZONE}/T/_FilesReadyToDelete/1", "localhost", RENAMING, "Content-Length: 0"),
-            rejected_rename("T/_FilesReadyToDelete/1", is_answer=True),
-        ),
-        (
-            request("PUT", f"/{ZONE}/T/_ProcessedFiles%2F1", "localhost", RENAMING, "Content-Length: 0"),
-            rejected_rename("T/_ProcessedFiles%2F1", is_answer=True),
-        ),
-        (request("PUT", f"/{ZONE}/T/1", "localhost", RENAMING, "Content-Length: 0"), rejected_rename("T/1")),
-        (
-            request("PUT", f"/{ZONE}/_FilesReadyToDelete/T/1", "localhost", RENAMING, "Content-Length: 0"),
-            rejected_rename("_FilesReadyToDelete/T/1"),
-        ),
-        (
-            request("PUT", f"/{ZONE}/U/1?comp=lease", "localhost", "x-ms-lease-action: acquire", "Content-Length: 0"),
-            RejectedRequest("PUT", "localhost", f"/{ZONE}/U/1", 404, "BlobNotFound", is_answer=True),
-        ),
-        (
-            request("GET", f"/{ZONE}/U/empty", "localhost", "Range: bytes=0-33554431"),
-            RejectedRequest("GET", "localhost", f"/{ZONE}/U/empty", 416, "InvalidRange", is_answer=True),
-        ),
-        (
-            request("GET", f"/{ZONE}/U/empty", "localhost", 'If-Match: "0x8D1"'),
-            RejectedRequest("GET", "localhost", f"/{ZONE}/U/empty", 412, "ConditionNotMet", is_answer=True),
-        ),
-        (
-            request("POST", f"/{ZONE}/U", "localhost", "X-HTTP-Method: DELETE", "Content-Length: 0"),
-            RejectedRequest("POST", "localhost", f"/{ZONE}/U", 409, "DirectoryNotEmpty", is_answer=True),
-        ),
-        (
-            request(
-                "PATCH",
-                f"/{ZONE}/U/empty?action=flush&position=0",
-                "localhost",
-                'If-Match: "0x8D1"',
-                "Content-Length: 0",
-            ),
-            RejectedRequest("PATCH", "localhost", f"/{ZONE}/U/empty", 412, "ConditionNotMet"),
-        ),
+        (("PUT", f"{ZONE}/T/_FilesReadyToDelete/1", *RENAMING), 404, NO_PARENT, ANSWER),
+        (("PUT", f"{ZONE}/T/_ProcessedFiles%2F1", *RENAMING), 404, NO_PARENT, ANSWER),
+        (("PUT", f"{ZONE}/T/1", *RENAMING), 404, NO_PARENT, {}),
+        (("PUT", f"{ZONE}/_FilesReadyToDelete/T/1", *RENAMING), 404, NO_PARENT, {}),
+        (("PUT", f"{ZONE}/U/1?comp=lease", "x-ms-lease-action: acquire", EMPTY), 404, "BlobNotFound", ANSWER),
+        (("GET", f"{ZONE}/U/empty", "Range: bytes=0-33554431"), 416, "InvalidRange", ANSWER),
+        (("GET", f"{ZONE}/U/empty", TAGGED), 412, "ConditionNotMet", ANSWER),
+        (("POST", f"{ZONE}/U", "X-HTTP-Method: DELETE", EMPTY), 409, "DirectoryNotEmpty", ANSWER),
+        (("PATCH", f"{ZONE}/U/empty?action=flush&position=0", TAGGED, EMPTY), 412, "ConditionNotMet", {}),
     ],
 )
-def test_a_rejected_request_is_reported_and_so_is_a_write_without_a_length(attacked, asked, rejected):
-    attacked.rejected.clear()
-    exchange(attacked.proxy if asked.startswith(b"CONNECT") else attacked.port, asked)
-    assert attacked.rejected == ([rejected] if rejected else [])
-    for each in attacked.rejected:
-        _, name, fields = each.record()
-        assert name == ("request_tolerated" if each.is_tolerated else "request_rejected")
-        assert fields.get("allowed_by", "") == each.allowed_by
+def test_rejected_request_is_reported(attacked, asked, status, code, fields):
+    method, target, *headers = asked
+    path = f"/{target.partition('?')[0]}"
+    expected = RejectedRequest(method, "localhost", path, status, code, **fields)
+    assert attacked.reports(request(method, f"/{target}", "localhost:80", *headers)) == [expected]
+    _, name, logged = expected.record()
+    assert name == ("request_tolerated" if expected.is_tolerated else "request_rejected")
+    assert logged.get("allowed_by", "") == expected.allowed_by
+
+
+def test_rejected_request_is_reported_with_its_host(attacked):
+    path, other = f"/{ZONE}/none", "account.dfs.core.windows.net:443"
+    for method, target, host, *answer in (
+        ("GET", path, ONELAKE, 404, "PathNotFound", "", False, True),
+        ("GET", path, "evil.example", 421, "InvalidUri"),
+        ("CONNECT", "", other, 403, "", "--pass-through"),
+    ):
+        asked = request(method, target or other, host)
+        assert attacked.reports(asked) == [RejectedRequest(method, host, target, *answer)]
+
+
+def test_accepted_request_is_not_reported(attacked):
+    made = request("PUT", f"/{ZONE}?resource=directory", "localhost", EMPTY)
+    for asked in (made, request("GET", f"/{ZONE}?resource=filesystem&Recursive=false"), request("HEAD", f"/{ZONE}/x")):
+        assert attacked.reports(asked) == []
 
 
 def test_logs_and_answers_hold_no_secrets(attacked, caplog, capfd):
