@@ -17,18 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 from raw_http import until
 from seed import by_night
-from zone_client import refused
+from zone_client import ABSENT_ONLY, ZoneClient, matching, refused
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.mirror import Mirror
-from mirror_engine.onelake.addresses import address_of
-from mirror_engine.onelake.conditions import Conditions
+from mirror_engine.onelake.conditions import NONE
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.engine_view import EngineView
 from mirror_engine.onelake.errors import StorageErrorCode
-from mirror_engine.onelake.items import Items
-from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
@@ -46,41 +43,29 @@ def content_of(*ids):
     return file.getvalue()
 
 
-class Emulator:
+class Emulator(ZoneClient):
     """A lake with an engine on its only item."""
 
     def __init__(self, folder, poll_interval_seconds=0.02):
+        super().__init__(LocalStore(folder), clock=time.time_ns)
         self.zone = folder / "ws/db/Files/LandingZone"
         self.writer = MemoryDeltaWriter()
-        plan = ServerPlan(
-            folder, config=Config(poll_interval_seconds=poll_interval_seconds), new_writer=lambda _: self.writer
-        )
-        storage = LocalStore(folder)
-        items = Items(storage, allow_bare_names=True)
-        self.item = items.ensure("ws", "db")
-        self.lake = Lake(storage, items, plan.options)
-        self.pool = EnginePool(plan, items)
+        config = Config(poll_interval_seconds=poll_interval_seconds)
+        plan = ServerPlan(folder, options=self.options, config=config, new_writer=lambda _: self.writer)
+        self.item = self.at("").item
+        self.pool = EnginePool(plan, self.items)
         self.pool.start_all()
 
-    def at(self, path):
-        return address_of(self.lake.items, f"/ws/db/Files/LandingZone/{path}".encode())
-
-    def append(self, path, position, content):
-        with self.lake.receive() as body:
-            body.write(content)
-            self.lake.append(self.at(path), position, body)
-
-    def flush(self, path, content, position=0, condition=None):
+    def append_and_flush(self, path, content, position=0, conditions=NONE):
         self.append(path, position, content)
-        conditions = Conditions.of({"if-match": condition}) if condition else Conditions()
-        self.lake.flush(self.at(path), position + len(content), conditions)
+        self.flush(path, position + len(content), conditions)
 
     def upload(self, path, content):
         """As `upload_data(overwrite=True)` of Azure's library."""
-        created = self.lake.create_file(self.at(path))
+        created = self.create(path)
         half = len(content) // 2
         self.append(path, 0, content[:half])
-        self.flush(path, content[half:], half, created.etag)
+        self.append_and_flush(path, content[half:], half, matching(created))
 
     def publish(self, table, count):
         self.upload(f"{table}/_metadata.json", METADATA)
@@ -118,11 +103,11 @@ def test_uploads_seen_between_create_and_flush_lose_nothing(upload_lake):
     upload_lake.upload("T/_metadata.json", METADATA)
     for number in (2, 1):  # the first is pending, as 1 is missing
         path = f"T/{numbered_name(number)}"
-        upload_lake.lake.create_file(upload_lake.at(path))
+        upload_lake.create(path)
         upload_lake.poll()
         upload_lake.append(path, 0, content_of(number))
         upload_lake.poll()
-        upload_lake.flush(path, content_of(number))
+        upload_lake.append_and_flush(path, content_of(number))
         upload_lake.poll()
     upload_lake.until_applied("T", count=2)
 
@@ -132,7 +117,7 @@ def test_flush_that_adds_to_a_pending_file_is_told_as_growth(upload_lake):
     path, content = f"T/{numbered_name(2)}", content_of(2)
     upload_lake.upload(path, content[:50])
     upload_lake.poll()
-    upload_lake.flush(path, content[50:], 50)
+    upload_lake.append_and_flush(path, content[50:], 50)
     upload_lake.poll()
     upload_lake.upload(f"T/{numbered_name(1)}", content_of(1))
     until(lambda: upload_lake.rows("T") == [1, 2], upload_lake.said)
@@ -145,7 +130,7 @@ def test_rejected_file_that_a_flush_completes_stays_rejected(upload_lake):
     path, content = f"T/{numbered_name(1)}", content_of(1)
     upload_lake.upload(path, content[:50])
     until(lambda: upload_lake.said()[0] == ["ME024"], upload_lake.said)
-    upload_lake.flush(path, content[50:], 50)
+    upload_lake.append_and_flush(path, content[50:], 50)
     until(lambda: upload_lake.said()[0] == ["ME024", "ME027"], upload_lake.said)
     assert len(upload_lake.said()[1]) == 1
     upload_lake.upload(path, content)
@@ -162,9 +147,9 @@ def test_flush_that_fails_keeps_the_history_of_its_file(upload_lake, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(upload_lake.lake.storage, "publish", refuse)
         with pytest.raises(OSError, match="full"):
-            upload_lake.flush(path, content[50:], 50)
+            upload_lake.append_and_flush(path, content[50:], 50)
     assert view.stat(f"Files/LandingZone/{path}") == before
-    upload_lake.flush(path, content[50:], 50)
+    upload_lake.append_and_flush(path, content[50:], 50)
     after = view.stat(f"Files/LandingZone/{path}")
     assert after.continues == (*before.continues, before.identity)
     assert history.of("", replace(before, continues=())).continues == ()
@@ -177,7 +162,7 @@ def refuse(*_):
 def test_file_that_stays_empty_for_a_minute_halts(upload_lake):
     """LZ-3.10."""
     upload_lake.upload("T/_metadata.json", METADATA)
-    upload_lake.lake.create_file(upload_lake.at(f"T/{numbered_name(1)}"))
+    upload_lake.create(f"T/{numbered_name(1)}")
     upload_lake.poll()
     assert upload_lake.said()[0] == []
     os.utime(upload_lake.zone / "T" / numbered_name(1), (0, 0))
@@ -188,11 +173,11 @@ def test_upload_of_more_than_a_minute_is_applied_after_its_flush(upload_lake):
     """LZ-3.11: the flush continues an empty file, of which nothing was read."""
     upload_lake.upload("T/_metadata.json", METADATA)
     path, content = f"T/{numbered_name(1)}", content_of(1)
-    upload_lake.lake.create_file(upload_lake.at(path))
+    upload_lake.create(path)
     upload_lake.append(path, 0, content[:50])
     os.utime(upload_lake.zone / path, (0, 0))
     until(lambda: upload_lake.said()[0] == ["ME023"], upload_lake.said)
-    upload_lake.flush(path, content[50:], 50)
+    upload_lake.append_and_flush(path, content[50:], 50)
     upload_lake.upload(f"T/{numbered_name(2)}", content_of(2))
     upload_lake.until_applied("T", count=2)
 
@@ -200,11 +185,11 @@ def test_upload_of_more_than_a_minute_is_applied_after_its_flush(upload_lake):
 def test_empty_file_that_a_flush_fills_in_part_is_rejected_for_good(upload_lake):
     upload_lake.upload("T/_metadata.json", METADATA)
     path, content = f"T/{numbered_name(1)}", content_of(1)
-    upload_lake.lake.create_file(upload_lake.at(path))
+    upload_lake.create(path)
     os.utime(upload_lake.zone / path, (0, 0))
     for position, found in enumerate((["ME023"], ["ME024"], ["ME024", "ME027"])):
         if position:
-            upload_lake.flush(path, content[50 * position - 50 : 50 * position], 50 * position - 50)
+            upload_lake.append_and_flush(path, content[50 * position - 50 : 50 * position], 50 * position - 50)
         until(lambda found=found: upload_lake.said()[0] == found, upload_lake.said)
 
 
@@ -212,7 +197,7 @@ def test_metadata_uploaded_again_never_halts_its_table(upload_lake):
     """LZ-2.6: readers see between create and flush what the engine sees."""
     upload_lake.publish("T", 1)
     upload_lake.until_applied("T", count=1)
-    upload_lake.lake.create_file(upload_lake.at("T/_metadata.json"))
+    upload_lake.create("T/_metadata.json")
     upload_lake.poll()
     codes, unmet = upload_lake.said()
     assert (codes, [each for each in unmet if "halted" in each]) == ([], [])
@@ -227,11 +212,11 @@ def test_rename_over_a_file_without_content_loses_nothing(upload_lake):
     upload_lake.lake.on_lost_file = pytest.fail
     upload_lake.upload("T/_metadata.json", METADATA)
     path = f"T/{numbered_name(1)}"
-    upload_lake.lake.create_file(upload_lake.at(path))
+    upload_lake.create(path)
     upload_lake.upload("T/_1", content_of(1))
     with refused(StorageErrorCode.PathAlreadyExists):
-        upload_lake.lake.rename(upload_lake.at("T/_1"), upload_lake.at(path), Conditions.of({"if-none-match": "*"}))
-    upload_lake.lake.rename(upload_lake.at("T/_1"), upload_lake.at(path))
+        upload_lake.rename("T/_1", path, ABSENT_ONLY)
+    upload_lake.rename("T/_1", path)
     until(lambda: upload_lake.rows("T") == [1], upload_lake.said)
 
 
@@ -270,10 +255,10 @@ class Publisher:
             self.pause()
 
     def appends_and_one_flush(self, name, content):
-        created = self.lake.create_file(self.at(name), ONLY_NEW)
+        created = self.lake.create_file(self.at(name), ABSENT_ONLY)
         self.pause()
         self.append_in_parts(name, content)
-        self.lake.flush(self.at(name), len(content), Conditions.of({"if-match": created.etag}))
+        self.lake.flush(self.at(name), len(content), matching(created))
 
     def several_flushes_and_a_rename(self, name, content):
         temporary, half = f"_{name}.tmp", len(content) // 2
@@ -284,23 +269,21 @@ class Publisher:
             self.pause()
         self.lake.flush(self.at(temporary), len(content))  # closes it
         self.pause()
-        self.lake.rename(self.at(temporary), self.at(name), ONLY_NEW)
+        self.lake.rename(self.at(temporary), self.at(name), ABSENT_ONLY)
 
     def conditional_put(self, name, content):
         with self.lake.receive() as body:
             for _, piece in sorted(self.parts(content)):
                 body.write(piece)
                 self.pause()
-            self.lake.put(self.at(name), body, ONLY_NEW)
+            self.lake.put(self.at(name), body, ABSENT_ONLY)
 
     def blocks_out_of_order(self, name, content):
         for position, piece in self.parts(content):
-            with self.lake.receive() as body:
-                body.write(piece)
-                self.lake.put_block(self.at(name), f"{position:08}", body)
+            self.emulator.put_block(f"{self.table}/{name}", f"{position:08}", piece)
             self.pause()
         named = sorted(block for block in self.lake._uploads._uploads[self.at(name).path].parts)
-        self.lake.put_block_list(self.at(name), named, ONLY_NEW)
+        self.lake.put_block_list(self.at(name), named, ABSENT_ONLY)
 
     def block_list_and_a_rename(self, name, content):
         self.blocks_out_of_order(f"_{name}", content)
@@ -310,7 +293,7 @@ class Publisher:
     def copy_of_a_staged_file(self, name, content):
         self.conditional_put(f"_{name}", content)
         self.pause()
-        self.lake.copy(self.at(f"_{name}"), self.at(name), ONLY_NEW)
+        self.lake.copy(self.at(f"_{name}"), self.at(name), ABSENT_ONLY)
         self.lake.delete(self.at(f"_{name}"))
 
     def publish(self, ways, count):
@@ -323,7 +306,6 @@ class Publisher:
             self.pause()
 
 
-ONLY_NEW = Conditions.of({"if-none-match": "*"})
 WAYS = [
     "appends_and_one_flush",
     "several_flushes_and_a_rename",
