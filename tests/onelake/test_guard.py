@@ -13,7 +13,7 @@ from starlette.responses import Response
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.entra import access_token, entra_app
-from mirror_engine.onelake.hosts import LOGINS, host_of
+from mirror_engine.onelake.hosts import LOGINS, PassedHost, host_of
 
 SECRET = "let-me-in-at-once"  # noqa: S105 - a test's own
 
@@ -36,11 +36,6 @@ def locked():
         yield started
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1", "[::1]:1", "LocalHost", ONELAKE])
-def test_own_host_names_are_served(unlocked, host):
-    assert status_of(exchange(unlocked.http_port, request(host=host))) == 204
-
-
 @pytest.mark.parametrize("host", ["127.0.0.2:1", "emulator", "localhost"])
 def test_address_and_names_of_the_listener_are_served(host):
     with running(services, address="127.0.0.2", names=("emulator",)) as started:
@@ -49,37 +44,32 @@ def test_address_and_names_of_the_listener_are_served(host):
         assert status_of(exchange(started.http_port, request(host="127.0.0.3"))) == 421
 
 
-@pytest.mark.parametrize("host", ["evil.example:80", f"{ONELAKE}.evil.example", "127.0.0.1.evil.example", ""])
-def test_foreign_host_names_are_rejected(unlocked, host):
-    """DNS rebinding: a page of evil.example must not read the store."""
-    assert status_of(exchange(unlocked.http_port, request(host=host))) == 421
+def posted(origin):
+    return request("POST", "/v1/workspaces", "localhost:1", f"Origin: {origin}")
 
 
-def test_a_request_names_one_host(unlocked):
-    assert status_of(exchange(unlocked.http_port, request("GET", "/", "localhost", "Host: localhost"))) == 400
-    assert status_of(exchange(unlocked.http_port, b"GET / HTTP/1.0\r\n\r\n")) == 400
+FOREIGN = ("evil.example", ONELAKE, "localhost@evil.example", "localhost.x")
 
 
 @pytest.mark.parametrize(
-    ("target", "status"),
+    ("asked", "status"),
     [
-        *((f"http://{host}/x", 204) for host in ("localhost", "LOCALHOST:80", "a:b@localhost")),
-        *((f"http://{host}/x", 400) for host in ("evil.example", ONELAKE, "localhost@evil.example", "localhost.x")),
+        *((request(host=host), 204) for host in ("localhost", "localhost:8080", "127.0.0.1", "[::1]:1", "LocalHost")),
+        (request(host=ONELAKE), 204),
+        # DNS rebinding: a page of evil.example must not read the store
+        *((request(host=host), 421) for host in ("evil.example:80", f"{ONELAKE}.evil.example", "127.0.0.1.evil.x", "")),
+        # one host
+        (request("GET", "/", "localhost", "Host: localhost"), 400),
+        (b"GET / HTTP/1.0\r\n\r\n", 400),
+        # a target's own host is the request's
+        *((request("GET", f"http://{at}/x"), 204) for at in ("localhost", "LOCALHOST:80", "a:b@localhost")),
+        *((request("GET", f"http://{at}/x"), 400) for at in FOREIGN),
+        # pages of other sites
+        (posted("http://localhost:1"), 204),
+        *((posted(at), 403) for at in ("http://evil.example", "null", "http://localhost:2", "http://[", "")),
     ],
 )
-def test_a_target_s_own_host_is_the_request_s(unlocked, target, status):
-    assert status_of(exchange(unlocked.http_port, request("GET", target))) == status
-
-
-@pytest.mark.parametrize(
-    ("origin", "status"),
-    [
-        ("http://localhost:1", 204),
-        *((origin, 403) for origin in ("http://evil.example", "null", "http://localhost:2", "http://[", "")),
-    ],
-)
-def test_foreign_origins_are_rejected(unlocked, origin, status):
-    asked = request("POST", "/v1/workspaces", "localhost:1", f"Origin: {origin}")
+def test_requests_of_foreign_hosts_and_pages_are_rejected(unlocked, asked, status):
     assert status_of(exchange(unlocked.http_port, asked)) == status
 
 
@@ -151,43 +141,38 @@ def test_beyond_the_loopback_hosts_may_have_any_name_and_http_stays_behind():
 
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
+REACHED = {
+    "0.0.0.0": "127.0.0.1",  # noqa: S104 - named, not bound
+    "::": "[::1]",
+    "192.0.2.1": "192.0.2.1",
+    "::ffff:192.0.2.1": "[::ffff:192.0.2.1]",
+    "fe80::1": "[fe80::1]",
+}
+NO_ADDRESSES = ("", "localhost", "127.0.0.1:80", "0", "127.1", "*")
+NO_HOST_NAMES = ("", "two words", "-x", "a_b", "*.example.org", "a" * 64, "example.org:443")
+NO_TOKENS = ("with a space in it", "täglich-anderer-ton", "line\nline-line-line", "")
+ALLOWED = {"allow_remote": True, "token": TOKEN}
+
+
+def test_loopback_needs_no_option_and_other_addresses_need_two():
+    for address, reached in (("127.0.0.1", "127.0.0.1"), ("127.8.8.8", "127.8.8.8"), ("::1", "[::1]")):
+        assert Listening(address).reached_at == reached
+    for address, reached in REACHED.items():
+        assert Listening(address, **ALLOWED).reached_at == reached
 
 
 @pytest.mark.parametrize(
-    ("address", "reached"), [("127.0.0.1", "127.0.0.1"), ("127.8.8.8", "127.8.8.8"), ("::1", "[::1]")]
-)
-def test_the_loopback_needs_neither_intention_nor_token(address, reached):
-    assert Listening(address).reached_at == reached
-
-
-@pytest.mark.parametrize(
-    ("address", "reached"),
+    ("options", "reason"),
     [
-        ("0.0.0.0", "127.0.0.1"),  # noqa: S104 - named, not bound
-        ("::", "[::1]"),
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "[::ffff:192.0.2.1]"),
-        ("fe80::1", "[fe80::1]"),
+        *(({"address": each, "token": token}, "others could reach") for each in REACHED for token in (None, TOKEN)),
+        *(({"address": each, "allow_remote": True}, "requires a token") for each in REACHED),
+        *(({"address": each, "allow_remote": True, "token": TOKEN[1:]}, "requires a token") for each in REACHED),
+        *(({"address": each, **ALLOWED}, "not an IP address") for each in NO_ADDRESSES),
+        *(({"token": each}, "--token") for each in NO_TOKENS),
+        *(({"names": (each,)}, "not a host name") for each in NO_HOST_NAMES),
+        ({"address": "192.0.2.1", **ALLOWED, "pass_through": [PassedHost("localhost")]}, "--pass-through"),
     ],
 )
-def test_every_other_address_needs_both(address, reached):
-    for options in ({}, {"token": TOKEN}):
-        with pytest.raises(UsageError, match="others could reach"):
-            Listening(address, **options)
-    for token in (None, TOKEN[1:]):
-        with pytest.raises(UsageError, match="requires a token"):
-            Listening(address, allow_remote=True, token=token)
-    assert Listening(address, allow_remote=True, token=TOKEN).reached_at == reached
-
-
-@pytest.mark.parametrize("address", ["", "localhost", "127.0.0.1:80", "0", "127.1", "*"])
-def test_what_is_no_address_is_refused(address):
-    with pytest.raises(UsageError, match="not an IP address"):
-        Listening(address, allow_remote=True, token=TOKEN)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("token", ["with a space in it", "täglich-anderer-ton", "line\nline-line-line", ""])
-def test_a_token_must_fit_in_a_header(token):
-    with pytest.raises(UsageError, match="token"):
-        Listening("127.0.0.1", token=token)
+def test_unsafe_or_unusable_place_to_listen_is_refused(options, reason):
+    with pytest.raises(UsageError, match=reason):
+        Listening(**options)

@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import proxy
-from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, PassedHost
 
 pytestmark = pytest.mark.slow
@@ -274,8 +273,3 @@ def test_a_host_that_cannot_be_reached_is_a_bad_gateway():
 def test_what_is_no_host_is_a_usage_error(text):
     with pytest.raises(UsageError, match="--pass-through"):
         PassedHost.parse(text)
-
-
-def test_nothing_is_passed_through_for_others():
-    with pytest.raises(UsageError, match="--pass-through"):
-        Listening("192.0.2.1", "0123456789abcdef", allow_remote=True, pass_through=[PassedHost.parse("localhost")])

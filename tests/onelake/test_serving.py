@@ -321,12 +321,6 @@ def test_the_certificate_has_the_names_that_were_given(shared_port, name):
         assert secure.version()
 
 
-@pytest.mark.parametrize("name", ["", "two words", "-x", "a_b", "*.example.org", "a" * 64, "example.org:443"])
-def test_what_is_no_host_name_is_refused(name):
-    with pytest.raises(UsageError, match="not a host name"):
-        Listening(names=(name,))
-
-
 def test_a_connection_that_says_nothing_is_closed_and_one_that_dribbles_is_understood(shared_port, monkeypatch):
     with connected(shared_port.port) as slow:
         for byte in request("GET", "/healthz"):
