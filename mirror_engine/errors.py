@@ -10,7 +10,7 @@ MirrorError                      a message (place: finding) and help (what to do
 │   ├── ConcurrentModification   the landing zone changed between scan and commit
 │   ├── CommitConflict           another writer committed to the same Delta table first
 │   ├── CommitFailed             the merge engine refused; the third time halts its table
-│   ├── TableDamaged             a table's Delta log cannot be read; halts its table    exit 3
+│   ├── TableDamaged             a Delta log or data file is damaged; halts its table   exit 3
 │   └── InternalError            a defect of the engine in one table; retried           exit 1
 ├── RootLocked                   another engine is running on this ROOT                 exit 4
 ├── UsageError                   ends the process                                       exit 2
@@ -93,7 +93,7 @@ class CommitFailed(TransientError):
 
 
 class TableDamaged(TransientError):
-    """A table's Delta log cannot be read; only this table is halted until it is restored."""
+    """A table's Delta log or a data file cannot be read; only this table is halted until it is restored."""
 
     def __init__(self, place: object, fault: str, help: str = RESTORE_HELP) -> None:
         super().__init__(f"{place}: {fault}", help)

@@ -7,15 +7,16 @@ import shutil
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from lake import HINT, NO_ROWS, Lake
-from shop import NO_STOP
+from shop import NO_STOP, Shop, row
 
 from mirror_engine import RunResult
 from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.events import TableDropped
-from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.tables.log.record import FORMAT
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 # each with tables on the disk: no part of the quick look
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
@@ -266,3 +267,24 @@ def test_a_log_that_cannot_be_read_now_is_no_damage(long_lake, monkeypatch):
     monkeypatch.setattr(long_lake.writer, "latest_external_change", unreadable)
     assert long_lake.status().state == CaughtUp()
     assert long_lake.sync().result is RunResult.CAUGHT_UP
+
+
+def test_missing_data_file_halts_its_table_at_the_first_file_that_needs_it(tmp_path):
+    """LZ-4.20: its log can be read, so the third try alone shows that waiting does not help; the rest continues."""
+    shop = Shop(tmp_path, ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH))
+    orders = shop.orders()
+    orders.insert(row(1), row(2))
+    shop.orders("Other").insert(row(9))
+    shop.sync()
+    (gone,) = (tmp_path / TABLES / "dbo/Orders").glob("*.parquet")
+    aside = gone.rename(tmp_path / "aside")
+    orders.delete(row(1))
+    assert shop.sync().result is RunResult.NEEDS_ATTENTION
+    state = shop.status().state
+    assert isinstance(state, Halted)
+    assert state.diagnostic.code == "ME086"
+    assert f"{gone.name}: the Delta log names this file, but it is missing" in state.diagnostic.message
+    assert state.diagnostic.help.startswith("Restore the table's folder from a backup, or rebuild the table")
+    aside.rename(gone)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert shop.ids() == [2]

@@ -27,6 +27,7 @@ from mirror_engine.errors import (
     CommitFailed,
     ConcurrentModification,
     ScratchFailed,
+    TableDamaged,
 )
 from mirror_engine.events import (
     ArchivedFilesDeleted,
@@ -253,7 +254,7 @@ class Replayer:
             repeated = _repeats(self._context, task.table, batch.files)
             batch = replace(batch, diagnostics=(*batch.diagnostics, *repeated))
             committed = self._commit(task, batch, known, started) if batch.files else None
-        except CommitFailed as error:
+        except (CommitFailed, TableDamaged) as error:  # damage that the log does not show: a data file
             self._count_refusal(task, error, batch.files[-1].path)
             return None
         except ScratchFailed:
@@ -398,7 +399,7 @@ class Replayer:
         if changed := changed_file(storage, folder, files, len(task.listing.files)):
             raise ConcurrentModification(f"{task.table.folder}/{changed.path}: replaced while it was read")
 
-    def _count_refusal(self, task: TableTask, error: CommitFailed, last: str) -> None:
+    def _count_refusal(self, task: TableTask, error: CommitFailed | TableDamaged, last: str) -> None:
         """Halt a table whose commit is refused again and again in the same words (LZ-4.20); before, raise the error."""
         file, words = task.pending[0], _VARYING.sub("", error.message)
         before = self._refusals.get(task.table, Refusal("", "", last, 0))
@@ -406,7 +407,9 @@ class Replayer:
         self._refusals[task.table] = Refusal(file.path, words, before.last, count)
         if count < MAX_REFUSALS or task.listing is None:
             raise error
-        place, reason = f"{task.table.folder}/{file.path}", error.message.partition(": ")[2] or error.message
+        place, reason = f"{task.table.folder}/{file.path}", error.message
+        if isinstance(error, CommitFailed):  # of damage, the place stays: it says which data file
+            reason = reason.partition(": ")[2] or reason
         refused = diagnose(REFUSED_COMMIT, place, count=count, reason=reason, help=error.help.rstrip("."))
         self._halt(task.table, RejectedFile(refused), file, attempt_of(task.listing, file.etag))
         del self._refusals[task.table]
