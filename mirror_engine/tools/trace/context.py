@@ -117,7 +117,7 @@ def listing_of(storage: Storage, config: Config, name: TableName) -> TableListin
 
 def _not_listed(zone: ZoneListing, *folders: str) -> StorageUnavailable:
     names = ", ".join(map(printable, folders))
-    kind = zone.error_of(zone.unlisted)
+    kind = zone.error_of(set(folders))
     return kind(f"{names}: cannot be listed or read", "Check path and rights, and run it again.")
 
 
