@@ -40,7 +40,6 @@ from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 DAY_SECONDS = 86_400
 WAIT_SECONDS = 300.0
 REST_SECONDS = 2.0  # for maintenance that is due to begin and end
-KEYS = 1_000
 # per cent of the mean, per ten days
 MAX_SLOPES = {
     "cpu_ms_per_file": 15.0,  # other programs use the same caches and cores
@@ -81,8 +80,8 @@ class Pace:
 class Lane:
     """A table, and the rows that it must have."""
 
-    def __init__(self, zone, number, chance):
-        self.name = f"Table{number}"
+    def __init__(self, zone, number, chance, keys):
+        self.name, self._keys = f"Table{number}", keys
         self._folder = zone.table(self.name, keys=["id"])
         self._chance = chance
         self._changes = 0
@@ -91,7 +90,7 @@ class Lane:
     def land(self):
         """Land one change: an upsert, or the deletion of a key, one in ten."""
         self._changes += 1
-        key, is_delete = self._chance.randrange(KEYS), self._chance.random() < 0.1
+        key, is_delete = self._chance.randrange(self._keys), self._chance.random() < 0.1
         marker = RowMarker.DELETE if is_delete else RowMarker.UPSERT
         if is_delete:
             self.rows.pop(key, None)
@@ -139,7 +138,8 @@ class Days:
         self.root, self.pace = root, pace
         self._clock = MovedClock()
         zone, chance = LandingZoneWriter(root), random.Random(seed)
-        self.lanes = [Lane(zone, number, chance) for number in range(pace.tables)]
+        keys = pace.files  # so few that a table has nearly all of them once the days are settled
+        self.lanes = [Lane(zone, number, chance, keys) for number in range(pace.tables)]
         self.heard = Heard()
         self._landed = 0
 
