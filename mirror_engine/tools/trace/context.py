@@ -117,7 +117,9 @@ def listing_of(storage: Storage, config: Config, name: TableName) -> TableListin
 
 def _not_listed(zone: ZoneListing, *folders: str) -> StorageUnavailable:
     names = ", ".join(map(printable, folders))
-    kind = zone.error_of(set(folders))
+    kind = zone.error_of(
+        [each for each in zone.unlisted if any(f"{folder}/".startswith(f"{each}/") for folder in folders)]
+    )
     return kind(f"{names}: cannot be listed or read", "Check path and rights, and run it again.")
 
 
