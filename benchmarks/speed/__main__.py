@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import platform
 import sys
 import tempfile
-from contextlib import nullcontext
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from measure import machine
+import click
+
+from mirror_engine.tables.spark.java import find_java
 from speed.bench import Bench
 from speed.peers import Peers
 from speed.sizes import FULL, SMALL
-from speed.works import age, arrival, bulk, collapse
+from speed.works import age, arrival, bulk, collapse, stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from speed.bench import Line
 
-ROUNDS = 5
+PACKAGES = ("mirror-engine", "pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy")
 # short-lived JVMs spend their time on compiling
 QUICK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "MIRROR_ENGINE_SPARK_PROFILE": "ci"}
 
 
 class Work(NamedTuple):
-    """A line of the table; `is_alone` if it starts JVMs of its own, so that no peer's may run."""
+    """A line of the table."""
 
     title: str
     run: Callable[[Bench], Line]
-    is_alone: bool = False
 
 
 WORKS = {
@@ -42,40 +43,56 @@ WORKS = {
     "tiny": Work("3 changes into 1,000 rows, warm", bulk.tiny),
     "backlog": Work("backlog: 1,000 files x 100 rows, repeated keys, whole process", bulk.backlog),
     "collapse": Work("collapse of 5M changes over 1M keys x 10 columns in 50 files", collapse.collapse),
-    "arrival": Work("file lands -> row visible, `run`, one file a second", arrival.arrival, is_alone=True),
-    "age": Work("age: a commit and an idle cycle after many files, partitions and commits", age.age, is_alone=True),
+    "arrival": Work("file lands -> row visible, `run`, one file a second", arrival.arrival),
+    "stores": Work("a ROOT in a store: a small file, and tables without work", stores.stores),
+    "age": Work("age: a commit and an idle cycle after many files, partitions and commits", age.age),
 }
 
 
-def main() -> None:
+def machine() -> dict[str, Any]:
+    """Describe this machine and its software."""
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": _processor(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "java": find_java().version,
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in PACKAGES},
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())
+
+
+@click.command(help=__doc__)
+@click.argument("work", nargs=-1, type=click.Choice(list(WORKS)))
+@click.option("--rounds", default=5, show_default=True, help="Rounds that count.")
+@click.option("--small", is_flag=True, help="Only check that all run and end with equal rows.")
+@click.option("--home", type=click.Path(path_type=Path), help="Keeps data and prepared tables for the next run.")
+def main(work: tuple[str, ...], rounds: int, small: bool, home: Path | None) -> None:  # noqa: FBT001 - as click calls it
     """Measure the works that are asked for."""
-    parser = argparse.ArgumentParser(prog="speed", description=__doc__)
-    parser.add_argument("work", nargs="*", help=f"of {', '.join(WORKS)}; all by default")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds that count (default: %(default)s)")
-    parser.add_argument("--small", action="store_true", help="only check that all run and end with equal rows")
-    parser.add_argument("--home", type=Path, help="keeps data and prepared tables for the next run")
-    options = parser.parse_args()
-    if unknown := set(options.work) - set(WORKS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(WORKS)}")
-    if options.small:
+    if small:
         os.environ |= QUICK
-    given = nullcontext(options.home) if options.home else tempfile.TemporaryDirectory(prefix="mirror-engine-bench-")
-    with given as home, Peers(Path(home).absolute() / "logs") as peers:
-        Path(home).mkdir(parents=True, exist_ok=True)
-        bench = Bench(Path(home).absolute(), SMALL if options.small else FULL, options.rounds, peers)
-        print(json.dumps(machine()), flush=True)
-        for name in options.work or sorted(WORKS, key=lambda name: WORKS[name].is_alone):
-            print(f"{name} …", file=sys.stderr, flush=True)
-            title, run, is_alone = WORKS[name]
-            if is_alone:
-                peers.end()
-            line = run(bench)
-            print(
-                f"{name}: runs, and all end with the same rows" if options.small else f"| {title} | {line}", flush=True
-            )
-            if not options.small:
-                peers.end()  # the next work begins with JVMs that have seen nothing else
-        print(f"load average: {os.getloadavg()[0]:.2f}")
+    with tempfile.TemporaryDirectory(prefix="mirror-engine-bench-") as temporary:
+        folder = (home or Path(temporary)).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        with Peers(folder / "logs") as peers:
+            bench = Bench(folder, SMALL if small else FULL, rounds, peers)
+            print(json.dumps(machine()), flush=True)
+            for name in work or WORKS:
+                print(f"{name} …", file=sys.stderr, flush=True)
+                line = WORKS[name].run(bench)
+                if small:
+                    print(f"{name}: runs, and all end with the same rows", flush=True)
+                else:
+                    print(f"| {WORKS[name].title} | {line}", flush=True)
+                    peers.end()  # the next work begins with JVMs that have seen nothing else
+            print(f"load average: {os.getloadavg()[0]:.2f}")
 
 
 if __name__ == "__main__":

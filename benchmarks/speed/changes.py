@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from speed import floor
 from speed.bench import Measured
-from speed.places import TABLE, appended, fresh, land, mirrored, mirrored_load
+from speed.places import TABLE, fresh, land, mirrored, prepared, zone
 from speed.programs import seconds_of, sync
 
 if TYPE_CHECKING:
@@ -42,9 +42,19 @@ class Changes:
     def expected(self) -> floor.Fingerprint:
         return floor.of_query(floor.after(self.base, [*self.before, *self.changes]))
 
-    def mirror(self, peer: str, shown: str = "") -> Turn:
+    def _mirrored(self, peer: str) -> Path:
+        """A ROOT whose one table holds the initial load, made by an engine of ours."""
+
+        def make(root: Path) -> None:
+            zone(root)
+            land(root, self.base)
+            self.bench.ask(peer, "once", root=root)
+
+        return prepared(self.bench.home / "prepared" / f"{peer}-{self.name}", make)
+
+    def mirror(self, peer: str) -> Turn:
         """`Mirror.sync` in a process that is warm."""
-        source = mirrored_load(self.bench, peer, self.name, self.base)
+        source = self._mirrored(peer)
 
         def turn(place: Path) -> Measured:
             fresh(source, place)
@@ -55,27 +65,29 @@ class Changes:
             land(place, self.changes)
             seconds = self.bench.ask(peer, "once", root=place)
             self.bench.ask(peer, "close", root=place)
-            return Measured({shown or peer: seconds}, mirrored(place), self.expected)
+            return Measured({peer: seconds}, mirrored(place), self.expected)
 
         return turn
 
     def process(self, merge_engine: str) -> Turn:
         """`mirror-engine sync` as a whole process."""
         peer = f"{merge_engine}-engine"
-        source = mirrored_load(self.bench, peer, self.name, self.base)
+        source = self._mirrored(peer)
 
         def turn(place: Path) -> Measured:
             fresh(source, place)
             land(place, self.changes)
-            return Measured(
-                {f"{peer}, whole process": seconds_of(sync(place, merge_engine))}, mirrored(place), self.expected
-            )
+            seconds = seconds_of(sync(place, merge_engine))
+            return Measured({f"{peer}, whole process": seconds}, mirrored(place), self.expected)
 
         return turn
 
     def engine(self, peer: str, sample: int | None = None) -> Turn:
         """A merge per file. With `sample` only that many files are merged, and the time is scaled."""
-        source = appended(self.bench, peer, self.name, self.base)
+        source = prepared(
+            self.bench.home / "prepared" / f"{peer}-{self.name}",
+            lambda folder: self.bench.ask(peer, "append", table=folder / TABLE, files=self.base),
+        )
         files = self.changes[:sample]
         scale = len(self.changes) / len(files)
         expected = floor.of_query(floor.after(self.base, [*self.before, *files]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -90,10 +89,3 @@ class Floor:
         started = time.perf_counter()
         tables = [pq.read_table(file) for file in files]
         return time.perf_counter() - started, sum(table.nbytes for table in tables)
-
-    def copy(self, files: Sequence[Path], target: Path) -> float:
-        """Copy the files."""
-        started = time.perf_counter()
-        for file in files:
-            shutil.copyfile(file, target / file.name)
-        return time.perf_counter() - started

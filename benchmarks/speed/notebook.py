@@ -26,8 +26,7 @@ def plain_session() -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java().home)
     paths = [path for path in find_jars(Config()).values() if path is not None]
     jars = {"spark.jars": ",".join(path.as_uri() for path in paths)} if paths else download_settings()
-    builder = SparkSession.builder.appName("notebook")
-    for name, value in {
+    settings = {
         **jars,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -37,9 +36,8 @@ def plain_session() -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-    }.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    }
+    return SparkSession.builder.appName("notebook").config(map=settings).getOrCreate()
 
 
 class Notebook:

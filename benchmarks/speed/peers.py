@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from importlib import import_module
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Self
@@ -19,9 +20,8 @@ ENGINES = {
     "notebook": ("speed.notebook", "Notebook"),
     "floor": ("speed.floor", "Floor"),
     "collapse": ("speed.works.collapse", "Collapsing"),
-    "lake": ("speed.aging", "Lake"),
+    "lake": ("speed.lake", "Lake"),
 }
-_here: dict[str, Any] = {}  # in an engine's process: the engine
 
 
 class Peers:
@@ -47,8 +47,8 @@ class Peers:
     def end(self) -> None:
         """End all engines."""
         while self._running:
-            _, process = self._running.popitem()
-            process.submit(_end).result()
+            peer, process = self._running.popitem()
+            process.submit(_end, peer).result()
             process.shutdown()
 
 
@@ -59,14 +59,16 @@ def _print_to(log: Path) -> None:
         os.dup2(file.fileno(), 2)
 
 
+@cache
+def _engine(peer: str) -> Any:  # noqa: ANN401 - the engine of this process
+    module, kind = ENGINES[peer]
+    return getattr(import_module(module), kind)()
+
+
 def _call(peer: str, command: str, given: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
-    if peer not in _here:
-        module, kind = ENGINES[peer]
-        _here[peer] = getattr(import_module(module), kind)()
-    return getattr(_here[peer], command)(**given)
+    return getattr(_engine(peer), command)(**given)
 
 
-def _end() -> None:
-    for engine in _here.values():
-        if hasattr(engine, "end"):
-            engine.end()
+def _end(peer: str) -> None:
+    if hasattr(_engine(peer), "end"):
+        _call(peer, "end", {})

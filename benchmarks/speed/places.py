@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from speed.bench import Bench
-
 TABLE = "Orders"
 
 
@@ -61,23 +59,3 @@ def fresh(source: Path, target: Path) -> Path:
     scratch = shutil.ignore_patterns("scratch")
     shutil.copytree(source, target, copy_function=copy, ignore=scratch, dirs_exist_ok=True)
     return target
-
-
-def mirrored_load(bench: Bench, peer: str, name: str, files: Sequence[Path]) -> Path:
-    """A ROOT whose one table holds the files, made by an engine of ours."""
-
-    def make(root: Path) -> None:
-        zone(root)
-        land(root, files)
-        bench.ask(peer, "once", root=root)
-
-    return prepared(bench.home / "prepared" / f"{peer}-{name}", make)
-
-
-def appended(bench: Bench, peer: str, name: str, files: Sequence[Path]) -> Path:
-    """A folder with a Delta table of the peer's own that holds the files."""
-
-    def make(folder: Path) -> None:
-        bench.ask(peer, "append", table=folder / TABLE, files=files)
-
-    return prepared(bench.home / "prepared" / f"{peer}-{name}", make)

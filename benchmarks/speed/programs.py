@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -25,9 +24,10 @@ _SCRIPT = """import sys, deltalake, pyarrow.dataset as ds
 deltalake.write_deltalake(sys.argv[1], ds.dataset(sys.argv[2:]).scanner().to_reader(), mode="append")"""
 DELTA_RS = (sys.executable, "-c", _SCRIPT)
 MAX_SECONDS = 300.0
+POLL_SECONDS = 0.01
 
 
-def sync(root: Path, merge_engine: str) -> list[str]:
+def sync(root: Path | str, merge_engine: str) -> list[str]:
     """The command that applies everything that has landed."""
     return [*MIRROR, "sync", str(root), "--merge-engine", merge_engine]
 
@@ -56,54 +56,46 @@ class Run:
 
     def __init__(self, root: Path, merge_engine: str) -> None:
         self._root = root
-        self._merge_engine = merge_engine
+        self._command = [*MIRROR, "run", str(root), "--log-format", "json", "--merge-engine", merge_engine]
         self._landed: dict[tuple[str, str], float] = {}
         self._committed: dict[tuple[str, str], float] = {}
-        self._changed = threading.Condition()
 
     def __enter__(self) -> Self:
-        command = [*MIRROR, "run", str(self._root), "--log-format", "json", "--merge-engine", self._merge_engine]
-        self._process = subprocess.Popen(  # noqa: S603 - our own
-            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
+        log = self._root / "run.log"
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(self._command, stderr=file, stdout=subprocess.DEVNULL)  # noqa: S603 - our own
+        self._log, self._rest = log.open(encoding="utf-8"), ""
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(MAX_SECONDS)
-        self._reader.join()
+        self._log.close()
 
     def land(self, table: str, file: Path) -> None:
         """Land a change file, and remember the time."""
-        with self._changed:
-            self._landed[table, file.name] = time.time()
+        self._landed[table, file.name] = time.time()
         land(self._root, [file], table)
 
     def await_all(self) -> None:
         """Wait until every landed file is committed; TimeoutError after minutes."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._landed.keys() <= self._committed.keys(), MAX_SECONDS):
-                raise TimeoutError(f"{self._root}: {len(self._landed) - len(self._committed)} files are not applied")
+        ends = time.monotonic() + MAX_SECONDS
+        while left := self._landed.keys() - self._committed.keys():
+            if time.monotonic() > ends:
+                raise TimeoutError(f"{self._root}: {len(left)} files are not applied")
+            time.sleep(POLL_SECONDS)
+            *lines, self._rest = (self._rest + self._log.read()).split("\n")
+            for line in lines:
+                self._note(json.loads(line))
 
     def waits(self, files: Sequence[Path]) -> list[float]:
         """Seconds from landing to commit, of these files in all tables."""
         names = {file.name for file in files}
         return [self._committed[key] - at for key, at in self._landed.items() if key[1] in names]
 
-    def _read(self) -> None:
-        assert self._process.stderr
-        with self._process.stderr as lines:
-            for line in lines:
-                self._note(json.loads(line))
-
     def _note(self, record: dict[str, Any]) -> None:
-        if record["event"] != "commit_finished":
-            return
-        at = datetime.fromisoformat(record["time"]).timestamp()
-        first, last = (int(record[end].partition(".")[0]) for end in ("first", "last"))
-        with self._changed:
+        if record["event"] == "commit_finished":
+            at = datetime.fromisoformat(record["time"]).timestamp()
+            first, last = (int(record[end].partition(".")[0]) for end in ("first", "last"))
             for number in range(first, last + 1):
                 self._committed[record["table"], f"{number:020}.parquet"] = at
-            self._changed.notify_all()

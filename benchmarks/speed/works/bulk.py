@@ -59,7 +59,6 @@ def load(bench: Bench) -> Line:
             "notebook": engine("notebook", "merge", "notebook"),
             "notebook that appends": engine("notebook", "append", "notebook that appends"),
             "read": lambda _: Measured({"pyarrow reads": bench.ask("floor", "read", files=files)[0]}),
-            "copy": lambda place: Measured({"copy": bench.ask("floor", "copy", files=files, target=place)}),
         }
     )
     goals = (
