@@ -8,7 +8,7 @@ INTERRUPTED = 130  # as in `cli.exits`, which is not loaded yet
 
 
 def _interrupt(_: int, frame: object) -> None:
-    """End at once while modules are imported, where an exception may go lost or become another one."""
+    """Exit at once on Ctrl+C while modules are imported: an exception there may be lost or replaced."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):  # type: ignore[attr-defined]  # no import for it
             error = '{"code": "interrupted", "message": "interrupted", "help": null, "exit_code": 130}'
@@ -20,7 +20,7 @@ def _interrupt(_: int, frame: object) -> None:
 
 
 def main() -> int:
-    """Run one command of `sys.argv`; returns its exit code. Nothing is raised, at Ctrl+C neither."""
+    """Run the command in `sys.argv` and return its exit code. Raises nothing, not even at Ctrl+C."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored: in a script's background
         signal.signal(signal.SIGINT, _interrupt)
     from mirror_engine.cli.main import main as run  # noqa: PLC0415 - Ctrl+C is caught meanwhile

@@ -174,7 +174,7 @@ def text(allowed: str, metavar: str, pattern: str) -> OptionKind:
 
 
 def _option(default: Any, topic: str, about: str, kind: OptionKind | None = None) -> Any:  # noqa: ANN401 - any option's value
-    """An option of this kind; None for that of the field's own type."""
+    """Declare an option; if `kind` is None, the field's type determines it."""
     return field(default=default, metadata={"about": about, "topic": topic, "kind": kind})
 
 
@@ -364,7 +364,7 @@ class Config:
         return "" if self.default_schema == "none" else self.default_schema
 
     def in_store(self) -> Config:
-        """The same for a ROOT in a store."""
+        """Return these options for a ROOT in a store."""
         is_auto = self.poll_interval_seconds == "auto"
         return replace(self, poll_interval_seconds=STORE_POLL_SECONDS) if is_auto else self
 
@@ -377,7 +377,7 @@ class Config:
         return max(pause, min(pause * 2.0**doublings, IDLE_SECONDS))
 
     def drop_delay(self, folder: str) -> float:
-        """Seconds that a table folder must be missing (LZ-7.4); drawn by its name, where they are drawn."""
+        """Seconds that a table folder must be missing (LZ-7.4); if drawn at random, by its name."""
         delay = self.drop_delay_seconds
         if not isinstance(delay, str):
             return delay
@@ -452,7 +452,7 @@ def load(  # noqa: PLR0913 - the sources of options
 
 
 def _without_idle(base: Config, layers: Sequence[Mapping[str, Any]], places: Mapping[str, str]) -> Config:
-    """The options of some layers over others, the strongest last, without those that a stronger one made idle.
+    """Merge option layers, the strongest last, without options that a stronger layer makes ineffective.
 
     Of the weaker layers, defaults that are said are no options.
     """
@@ -469,7 +469,7 @@ def _without_idle(base: Config, layers: Sequence[Mapping[str, Any]], places: Map
 
 
 def refuse_idle(reasons: Mapping[str, str]) -> None:
-    """Refuse options without effect: why, by where each is given.
+    """Refuse options without effect; the message gives the reason and where each was set.
 
     Raises:
         ConfigError: there is one.

@@ -74,7 +74,7 @@ def halted(table: str) -> Text:
 
 
 def line(text: str, style: str = "") -> Text:
-    """Text that is shown as it is: no markup, no control characters."""
+    """Literal text: no markup, no control characters."""
     from rich.text import Text
 
     return Text(printable(text), style=style)
@@ -158,7 +158,7 @@ def bullets(marked: Sequence[tuple[str, str]]) -> Lines:
 
 
 def diagnostics(counted: Iterable[tuple[Diagnostic, int]], folder: str) -> Lines:
-    """Findings behind their codes, each with its help and how often it was found; paths from `folder`."""
+    """Findings with their codes, help and number of occurrences. Paths are relative to `folder`."""
     marked = []
     for found, times in counted:
         place, help = found.location.removeprefix(folder), f"; {found.help}" if found.help else ""
@@ -177,7 +177,7 @@ def ignored_paths(ignored: Sequence[Found]) -> list[tuple[str, str]]:
 
 
 class Trimmed:
-    """A part of a text without blanks at the ends of its lines, which copies would carry along."""
+    """Text without trailing blanks, which copying would include."""
 
     def __init__(self, part: RenderableType) -> None:
         self._part = part
@@ -201,7 +201,7 @@ class Trimmed:
 
 
 class Grid:
-    """Rows below their headings; those that begin with `>` are of numbers.
+    """Rows below their headings. Columns whose heading begins with `>` hold numbers.
 
     Where a terminal is too narrow, columns with `expendable` headings are left out, in this order. The cells below the
     heading `wrapped` may take several lines, broken at blanks. With `or_lines`, rows that do not fit become lines of
@@ -238,7 +238,7 @@ class Grid:
         return self._headings.index(heading) not in self._left_out(width)[0]
 
     def _left_out(self, width: int) -> tuple[Collection[int], bool]:
-        """The columns for which there is no room, and whether all others fit."""
+        """The columns that do not fit, and whether all others do."""
         left_out: set[int] = set()
         widths = self._widths()
         for heading in self._expendable:
@@ -281,7 +281,7 @@ class Grid:
         return table
 
     def plain(self) -> str:
-        """The same for a pipe, where rich takes half a millisecond a row; `""` where a cell is more than a line."""
+        """Format for a pipe, where rich takes half a millisecond a row; `""` if a cell has more than one line."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -303,7 +303,7 @@ class Grid:
 
 
 class WithColumn:
-    """One part of a text where a grid shows a column, another where there is no room for it."""
+    """Alternative texts: one if the grid shows a column, another if there is no room for it."""
 
     def __init__(self, grid: Grid, heading: str, shown: RenderableType, otherwise: RenderableType) -> None:
         self._grid, self._heading, self._shown, self._otherwise = grid, heading, shown, otherwise

@@ -31,7 +31,7 @@ SHOWN_SECONDS = {True: 2.0, False: 10.0}  # between two lines on downloads, on a
 
 
 class Downloads:
-    """The downloads of one command; as many bytes as `max_download` need no consent."""
+    """The downloads of one command. The first `max_download` bytes need no confirmation."""
 
     def __init__(self, max_download: int) -> None:
         self._max_download, self._total = max_download, 0
@@ -41,7 +41,7 @@ class Downloads:
         self._shown_at = time.monotonic()
 
     def open(self, place: Place, top: str) -> Storage:
-        """Open a folder to read what is below `top` in it, in a store as it is at the first look."""
+        """Open a folder to read what is below `top`. In a store, shows its state at the first listing."""
         storage = open_storage(place, Requests(partial(self._show, "listing")))
         if isinstance(place, Path):
             return storage
@@ -73,7 +73,7 @@ class Downloads:
                 raise self._answer
 
     def add_table(self, root: Place, folder: str, version: int | None = None, limit: int | None = None) -> None:
-        """Count the files of a Delta table in a store, from which rows are about to be read.
+        """Count the files of a Delta table in a store before its rows are read.
 
         Args:
             root: the ROOT.

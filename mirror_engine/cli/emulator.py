@@ -190,7 +190,7 @@ def start(
 
 
 class Stopped(Result, frozen=True):
-    """Whether one was stopped."""
+    """Whether an emulator was stopped."""
 
     store: str
     stopped: bool
@@ -286,7 +286,7 @@ def exec_(
 
 
 def _check_options(store: Path, info: ConnectionInfo, config: Config) -> None:
-    """UsageError for an option that a running emulator does not have; such a variable or line of a file is said."""
+    """Raise UsageError for a flag that the running emulator lacks; report such a variable or line of a file."""
     context = click.get_current_context()
     of_engines = read_effective(StateFolder(store).options) if info.has_engines else None
     same = {name for name in ALL if of_engines and getattr(config, name) == getattr(of_engines, name)}
@@ -303,7 +303,7 @@ def _check_options(store: Path, info: ConnectionInfo, config: Config) -> None:
 
 
 def _run(program: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command to its end; signals are its own affair."""
+    """Run a command until it exits. The command handles signals itself."""
     try:
         child = subprocess.Popen(program, env=environment)  # noqa: S603 - what the user asked for
     except OSError as error:
@@ -326,7 +326,7 @@ def _run(program: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _finish(unfinished: Callable[[], Sequence[tuple[str, UnmetCondition]]], seconds: float | None) -> int:
-    """After a command that succeeded: wait for the tables, or say that they are behind; the exit code."""
+    """Wait for the tables after a successful command, or report that they are behind. Returns the exit code."""
     ends = time.monotonic() + (seconds or 0.0)
     with exits.Stopping() as stopping:
         while True:
@@ -346,7 +346,7 @@ def _finish(unfinished: Callable[[], Sequence[tuple[str, UnmetCondition]]], seco
 
 
 def _taken(kind: Any, served: dict[str, Any]) -> dict[str, Any]:
-    """The options that are fields of a class, taken out of all."""
+    """Remove the options that are fields of a class from all options, and return them."""
     return {field.name: served.pop(field.name) for field in fields(kind) if field.name in served}
 
 
@@ -357,7 +357,7 @@ def _listening(served: dict[str, Any]) -> Listening:
 def _server(
     store: Path, config: Config, writer: log.Log, *, storage_only: bool, on_restart: str, **served: Any
 ) -> Server:
-    """The emulator, whose errors, faults and rejected requests are logged."""
+    """Make the emulator; its errors, faults and rejected requests are logged."""
     from mirror_engine.onelake.options import EmulatorOptions
     from mirror_engine.onelake.server_plan import ServerPlan
     from mirror_engine.onelake.serving import Server

@@ -77,7 +77,7 @@ def of_error(error: MirrorError) -> int:
 
 
 def run_command(call: Callable[[], int], words: Sequence[str], command: str | None) -> int:
-    """Call, and return the exit code; whatever is raised, and a result that cannot be written, is said on stderr.
+    """Call a command and return its exit code. Exceptions and unwritable results are reported on stderr.
 
     `--json` among the words of the command line makes errors JSON.
     """
@@ -139,7 +139,7 @@ def _is_styled(stream: TextIO) -> bool:
 
 
 def _write_nowhere(stream: TextIO) -> None:
-    """Let everything else that is written to a stream vanish, at exit, too."""
+    """Discard everything else that is written to a stream, also at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -188,7 +188,7 @@ def takes_tables(command: click.Command) -> bool:
 
 
 def _usage(error: click.ClickException, words: Sequence[str]) -> Error:
-    """What was wrong with the command line, and the nearest right thing."""
+    """Describe what is wrong with the command line, and suggest the nearest correct one."""
     near = getattr(error, "possibilities", None)
     message = (error.message if near else error.format_message()).rstrip(".")
     context = getattr(error, "ctx", None)
@@ -205,7 +205,7 @@ def _usage(error: click.ClickException, words: Sequence[str]) -> Error:
 
 
 def _internal(error: Exception) -> Error:
-    """A defect, whose traceback is written to a file that is to be reported."""
+    """Describe an internal error; its traceback is written to a file for the bug report."""
     import tempfile
     from datetime import datetime
 
@@ -249,7 +249,7 @@ class Stopping:
             signal.signal(number, handler)
 
     def wait(self) -> None:
-        """Wait for a signal. One that another thread took does not wake this one, so it checks now and then."""
+        """Wait for a signal. Polls, because a signal that another thread receives does not wake this one."""
         while not self.stop.wait(CHECK_SECONDS):
             pass
 

@@ -90,7 +90,7 @@ def _try(codes: Sequence[str], folder: Path) -> None:
 
 
 def known_code(text: str) -> str:
-    """The code that is meant by a code or a name, in any case; raises `UsageError` where there is none."""
+    """Return the code for a code or a name, in any case. Raises `UsageError` if there is none."""
     code, name = text.strip().upper(), text.strip().lower()
     if code in CATALOG:
         return code
@@ -109,7 +109,7 @@ def known_code(text: str) -> str:
 
 
 def _about(word: str) -> list[str]:
-    """The codes whose pages have a word before their example, those that have it most often first."""
+    """Codes whose pages contain a word before their example, most occurrences first."""
     pages = {code: (PAGES / f"{code}.md").read_text(encoding="utf-8").lower() for code in CATALOG}
     counts = {code: re.split("\n## (?:lands|session)\n", page)[0].count(word) for code, page in pages.items()}
     return sorted(filter(counts.get, counts), key=lambda code: -counts[code]) if word.isalpha() else []
@@ -144,7 +144,7 @@ def _page(page: ExplainedCode) -> display.Lines:
 
 
 def _block(block: ExampleBlock) -> display.Lines:
-    """A title, and below it the text as it is."""
+    """A title with the unchanged text below it."""
     if not block.kind:
         yield display.indented(block.text)
         return

@@ -80,13 +80,13 @@ class Log:
         self._halts: dict[tuple[str, TableName], Diagnostic] = {}  # with one event of two
 
     def __call__(self, event: Event, mirror: str = "") -> None:
-        """Write an event, of one of several mirrors by its name."""
+        """Write an event, with the mirror's name if there are several mirrors."""
         level, name, fields = log_record(event)
         fields = {"mirror": mirror, **fields} if mirror else fields
         self.write("info" if self._is_repeated(event, mirror) else level, name, fields)
 
     def _is_repeated(self, event: Event, mirror: str) -> bool:
-        """Whether an event tells a second time that a table is halted, and why."""
+        """Whether an event repeats that a table is halted, with the same reason."""
         match event:
             case events.TableHalted(table, diagnostic):
                 pass

@@ -69,7 +69,7 @@ _GROUPS = {
 
 
 class Commands(click.Group):
-    """Commands of which each is imported when it is called; those of a group have a `prefix` in `COMMANDS`."""
+    """Commands, each imported when it is called. Commands of a group have a `prefix` in `COMMANDS`."""
 
     def __init__(self, name: str, prefix: str = "", **settings: Any) -> None:
         super().__init__(name, context_settings=CONTEXT, subcommand_metavar="COMMAND …", **settings)
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    """Run one command to its exit code; whatever else ends it comes through, Ctrl+C among it."""
+    """Run one command and return its exit code. Other exceptions propagate, Ctrl+C included."""
     try:
         with program().make_context(PROGRAM, words.copy(), obj=words) as context:
             return program().invoke(context) or exits.SUCCESS

@@ -155,7 +155,7 @@ def write_sections(formatter: click.HelpFormatter, sections: Iterable[tuple[str,
 
 @dataclass(frozen=True)
 class Call:
-    """What the running command works on: click's `obj`, of which `with_root` and its like pass parts."""
+    """Resources of the running command (click's `obj`); `with_root` and similar decorators pass parts of it."""
 
     root: Place
     config: Config | None  # None for a command without fields of `Config`
@@ -302,7 +302,7 @@ def refuse_given(flags: Mapping[str, str], reason: str) -> None:
 
 
 def _places(values: Mapping[str, Any]) -> Sequence[Place]:
-    """The places that a command reads which has a folder of its own."""
+    """The places that a command with its own folder reads."""
     return values.get("paths") or [values.get("url", Path())]
 
 
@@ -329,7 +329,7 @@ def _root(positional: Place | None, chosen: Place | None) -> Place:
 
 
 def _checked(root: Place, values: Mapping[str, Any], *, may_be_empty: bool) -> None:
-    """Check ROOT; of a command whose argument is a table, a ROOT given there is the likelier mistake."""
+    """Check ROOT. If it is wrong and the table argument is a ROOT, suggest -C."""
     try:
         check_root(root, may_be_empty=may_be_empty)
     except UsageError as error:
@@ -341,7 +341,7 @@ def _checked(root: Place, values: Mapping[str, Any], *, may_be_empty: bool) -> N
 
 
 def _folder(values: Mapping[str, Any]) -> Place:
-    """Folder of `mirror-engine.toml` of a command with a folder of its own: the first of several; of a URL its ROOT."""
+    """Folder of `mirror-engine.toml` for a command with its own folder: the first of several; for a URL, its ROOT."""
     first: Place = (values.get("paths") or [values.get("store", Path())])[0]
     if not isinstance(first, Path):
         return replace(first, path=f"/{first.path}/".partition(f"/{ZONE}/")[0].strip("/"))
@@ -356,7 +356,7 @@ def _effective(root: Place) -> Config | None:
 
 
 def _last_options(root: Place, names: Sequence[str]) -> Mapping[str, Any]:
-    """Some options of the engine that ran last on ROOT, from this machine; none if they are not known."""
+    """Some options of the last engine that ran on ROOT from this machine; empty if unknown."""
     ran = read_effective(state_folder(root) / OPTIONS) if names else None
     return {name: getattr(ran, name) for name in names if ran}
 
@@ -381,7 +381,7 @@ def default_text(name: str) -> str:
 
 
 def listed(heading: str, lines: Iterable[str]) -> str:
-    """A paragraph of help: a heading with lines below it, an exit code before each in a column of its own."""
+    """A paragraph of help: a heading with indented lines below it; exit codes get their own column."""
     pairs = (line.partition(" ") for line in lines)
     shown = (f"{word:<4} {rest}" if word.isdigit() else f"{word} {rest}" for word, _, rest in pairs)
     return "\n".join([_VERBATIM, f"{heading}:", *(f"  {line}" for line in shown)])

@@ -21,14 +21,14 @@ SCHEMA_VERSION = 1  # of every JSON document
 
 
 def verbosity() -> int:
-    """0; 1 and more with `-v`, -1 and less with `-q`, before or behind the command."""
+    """0; 1 and more with `-v`, -1 and less with `-q`, whether given before or after the command."""
     context = click.get_current_context()
     contexts = {context, context.find_root()}
     return sum(each.params.get("verbose", 0) - each.params.get("quiet", 0) for each in contexts)
 
 
 def report(found: Result, text: Iterable[RenderableType] | None = None) -> None:
-    """Print a command's result: with `--json` its document, else its text, or another one."""
+    """Print a command's result: its document with `--json`, otherwise the given text or its own."""
     if wants_json():
         print_json(found.to_json())
         return

@@ -44,7 +44,7 @@ class PlannedTable(TableReference, frozen=True):
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to do and nothing to say."""
+        """Whether there is nothing to do and nothing to report."""
         return not (self.steps or self.not_included or self.ignored)
 
     def text(self) -> display.Lines:

@@ -78,7 +78,7 @@ def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[Listene
 
 
 def lines(event: Event) -> Iterator[RenderableType]:
-    """An event for people; nothing for those that bars show."""
+    """Format an event for people; empty if a progress bar shows it."""
     match event:
         case events.BatchCommitted(table, version, files, rows, seconds):
             yield line(f"{table.normalized} v{version}: {_amount(len(files), rows)} ({elapsed(seconds)})")
@@ -132,7 +132,7 @@ class _Work:
 
 
 class ProgressTracker:
-    """Listener that knows what is going on: setup, and the pending files of each table; for any thread."""
+    """Listener that tracks setup and the pending files of each table. Thread-safe."""
 
     def __init__(self, *, is_lasting: bool = False) -> None:
         self._lock = threading.Lock()
@@ -182,7 +182,7 @@ class ProgressTracker:
         return f"[{elapsed(time.monotonic() - self._started)}] {'; '.join(parts) or done}"
 
     def bars(self) -> Table:
-        """The same as a bar for setup, and one for each table: half of it is reading, half committing."""
+        """Show one bar for setup and one for each table: half for reading, half for committing."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
@@ -197,7 +197,7 @@ class ProgressTracker:
         return shown
 
     def _going_on(self) -> Iterator[tuple[str, str, int | None, int, float]]:
-        """Setup, and the work on each table: name, words on it, a total, how much of that is done, and its start."""
+        """Yield name, status, total, amount done and start time of setup and of the work on each table."""
         if setup := self._setup:
             words = f"{setup.done} of {setup.total}" if setup.total else ""
             yield f"{setup.doing} {setup.what}", words, setup.total or None, setup.done, self._started

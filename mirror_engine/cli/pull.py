@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _moment(value: object) -> float:
-    """Seconds since 1970 of an ISO 8601 time, UTC without an offset; or of a time so long ago."""
+    """Parse an ISO 8601 time (UTC without an offset), or a duration before now, to seconds since 1970."""
     try:
         return time.time() - float(duration(0).read(value))
     except ValueError:

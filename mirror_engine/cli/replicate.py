@@ -79,7 +79,7 @@ def sync(root: Place, config: Config, progress: str) -> int:
 
 
 def _misses_zone(root: Place) -> bool:
-    """Whether there is no landing zone yet, which is noted."""
+    """Whether there is no landing zone yet; if so, prints a note."""
     if has_zone(root):
         return False
     near = f"; did you mean {printable(alike)}? Rename it" if (alike := zone_alike(root)) else ""
@@ -268,7 +268,7 @@ def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStat
 
 
 def _met(status: MirrorStatus | None, file: str, tables: Sequence[str]) -> tuple[str, int]:
-    """The sentence on a condition that is met, and how many paths with data are ignored."""
+    """Return the message for a met condition, and how many ignored paths have data."""
     if file:
         return f"{file} is applied", 0
     seen = status.tables if status else ()

@@ -128,7 +128,7 @@ def _config() -> Schema:
 
 
 def _derived(result: type[Result] | UnionType | None, envelope: Schema) -> Schema:
-    """The schema of a result, or of one of several: types from annotations, meanings from docstrings."""
+    """Derive the schema of one or several result classes: types from annotations, descriptions from docstrings."""
     from msgspec.json import schema_components
 
     results: Sequence[type[Result]] = get_args(result) or (result,)
@@ -151,7 +151,7 @@ def _derived(result: type[Result] | UnionType | None, envelope: Schema) -> Schem
 
 
 def _described(kind: type[Part], part: Schema) -> Schema:
-    """The schema of a class with the meanings of its fields, its parents' among them."""
+    """The schema of a class with the descriptions of its fields, inherited ones included."""
     meanings: dict[str, str] = {}
     for parent in reversed(kind.__mro__):
         listed = inspect.cleandoc(parent.__doc__ or "").partition("Attributes:\n")[2]
@@ -182,7 +182,7 @@ def _each(change: Callable[[Schema], Schema], value: Any) -> Any:
 
 
 def _complete(found: Schema) -> Schema:
-    """A schema of output: what a document has is always there, if nothing else is said."""
+    """Complete an output schema: every property is always present unless stated otherwise."""
 
     def with_required(part: Schema) -> Schema:
         has_names = isinstance(part.get("properties"), dict) and "required" not in part

@@ -155,7 +155,7 @@ def doctor(root: Path, config: Config) -> int:
 
 
 def _delta_tables(root: Path, config: Config) -> list[Check]:
-    """One check for each Delta table that the engine did not leave as it is, or one for all."""
+    """Return one check for each Delta table with a finding, or one for all."""
     from mirror_engine.mirror import Mirror, status_of
 
     try:

@@ -29,7 +29,7 @@ _NOT_XML = re.compile("[\ufffe\uffff]")  # control characters are escaped before
 
 
 def _severity(found: CheckedFinding) -> Severity:
-    """How serious it is for a reader of this line only: a gap fails a check as an error does."""
+    """The severity for a reader of this line alone: a gap fails a check, like an error."""
     return Severity.ERROR if blocks_progress(found.as_diagnostic) else found.severity
 
 
@@ -60,7 +60,7 @@ def github(*zones: CheckedZone) -> str:
 
 
 def junit(*zones: CheckedZone) -> str:
-    """JUnit XML: a test suite for each table, a test case for each path; what is below `fail_on` fails nothing."""
+    """JUnit XML: a test suite per table, a test case per path. Findings below `fail_on` fail nothing."""
     root = ET.Element("testsuites", name="mirror-engine validate")
     for zone in zones:
         above = f"{zone.landing_zone}/" if len(zones) > 1 else ""
