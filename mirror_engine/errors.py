@@ -53,7 +53,7 @@ class MirrorError(Exception):
         return f"{self.message}\n  -> {self.help}" if self.help else self.message
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values; the code is `root_locked` of `RootLocked`."""
+        """Return plain values; the code is the class name: `root_locked` for `RootLocked`."""
         code = re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
         return {"code": code, "message": self.message, "help": self.help or None}
 
@@ -89,7 +89,7 @@ class CommitConflict(TransientError):
 
 
 class CommitFailed(TransientError):
-    """The merge engine refused a commit; nothing was committed. Refused alike three times, its table halts (ME086)."""
+    """The merge engine refused a commit; nothing was committed. Three equal refusals halt the table (ME086)."""
 
 
 class TableDamaged(TransientError):

@@ -22,7 +22,7 @@ class CycleStarted:
 
 @dataclass(frozen=True)
 class CycleEnded:
-    """A cycle is over: how many batches it committed, in how many seconds; requests that the scan of a store took."""
+    """A cycle ended: committed batches, duration in seconds, and the store requests of its scan."""
 
     number: int
     batches: int
@@ -81,7 +81,7 @@ class TableDropped:
 
 @dataclass(frozen=True)
 class FolderMoved:
-    """A table goes on in another folder with the same content: it was copied, moved or mounted again (LZ-7.3)."""
+    """A table continues in another folder with the same content: copied, moved or mounted again (LZ-7.3)."""
 
     table: TableName
 
@@ -121,7 +121,7 @@ class TableHalted:
 
 @dataclass(frozen=True)
 class TableResumed:
-    """A table is halted no more: it continues, or its folder was deleted (`deleted`)."""
+    """A table is no longer halted: it continues, or its folder was deleted (`deleted`)."""
 
     table: TableName
     reason: Literal["deleted"] | None = None
@@ -129,7 +129,7 @@ class TableResumed:
 
 @dataclass(frozen=True)
 class DiagnosticRaised:
-    """A warning or information about a table; None is the landing zone as a whole."""
+    """A warning or information about a table, or about the landing zone as a whole (table None)."""
 
     table: TableName | None
     diagnostic: Diagnostic

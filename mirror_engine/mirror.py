@@ -215,7 +215,7 @@ class Mirror:
             self._watcher.wake(at_once=True)
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Let time pass for all that waits: archived files, dropped and empty tables, retries; from any thread.
+        """Advance the clock for everything that waits: archived files, dropped and empty tables, retries. Thread-safe.
 
         Only this object's time, until it is gone. The next `sync`, or `run` at once, does what is due.
 
@@ -291,7 +291,7 @@ class Mirror:
         limit: int | None = None,
         columns: ChosenColumns | None = None,
     ) -> pa.Table:
-        """The rows of `read_table`, with the chosen columns alone."""
+        """Rows as in `read_table`, only the chosen columns."""
         folder = self.delta_folder(table)
         found = self._writer.rows(folder, version=version, limit=limit, columns=columns)
         if found is None:
@@ -584,7 +584,7 @@ class Mirror:
         return Backend(self.root, self.config, self._storage, self._spark, self._emit, self._is_brief)
 
     def _is_brief(self) -> bool:
-        """Whether this is no `run`, and little waits for it: with one task a stage it is done sooner."""
+        """Whether this is a short `sync`: with little to read, one task per stage is faster."""
         if self._is_lasting or self.config.spark_profile != "local":
             return False
         return (
@@ -607,7 +607,7 @@ class Mirror:
         return EngineContext(*parts, self._is_lasting, check_lock, requests, known_time)
 
     def _lock(self, stop: threading.Event | None = None) -> AbstractContextManager[Callable[[], None]]:
-        """Hold ROOT; one in a store that has no lease or ledger of this engine may be one that Fabric mirrors."""
+        """Lock ROOT. Refuse a ROOT in a store that Fabric mirrors: it has no lease or ledger of this engine."""
         if not isinstance(self.root, Path) and not (state_folder(self.root) / LEDGER).exists():
             check_place(self.root)
             if lease_of(self.root)[0] is None:

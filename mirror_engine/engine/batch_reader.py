@@ -90,7 +90,7 @@ class BatchReader:
         return ChangeBatch(tuple(read), schema, tuple(keys), snapshot, folder.metadata, found, rejected)
 
     def _run(self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext) -> Iterator[FileRows]:
-        """Read files that are added unchanged, or, where the first one is not, files whose rows are applied.
+        """Read files that are added unchanged, or, if the first file is not one, files whose rows are applied.
 
         Until they are committed, copies of the former are in the scratch folder.
         """
@@ -105,7 +105,7 @@ class BatchReader:
     def _unchanged(
         self, passthrough: PassthroughReader, first: ReadRequest, files: Sequence[Entry]
     ) -> Generator[FileRows, None, str | None]:
-        """Yield the files of a batch that are added unchanged; returns why the first is not, where there is none."""
+        """Yield the files that are added unchanged. If the first file is not one, return the reason."""
         context = first.context
         with closing(passthrough.in_order(first.folder, files, context, partial(is_full, self._config))) as reading:
             for count, found in enumerate(reading):

@@ -81,7 +81,7 @@ class TableChange:
         return cls(event.table, kind, reason, files, at=at)
 
     def added_to(self, before: TableChange | None) -> TableChange:
-        """Return both as one, which happened last when this one did."""
+        """Add the counts of an earlier change; all else is from this one."""
         if before is None:
             return self
         return replace(self, files=before.files + self.files, times=before.times + self.times)

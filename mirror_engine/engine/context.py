@@ -45,7 +45,7 @@ class EngineContext:
 
     @property
     def delta(self) -> DeltaReader:
-        """What reads the Delta tables."""
+        """The reader of the Delta tables."""
         return self.reader or self.writer
 
     @property
@@ -55,7 +55,7 @@ class EngineContext:
 
     @property
     def lag(self) -> float:
-        """By how many seconds that time is behind the clock; 0 where it is ahead."""
+        """How many seconds `now` is behind the clock; 0 if it is ahead."""
         return max(-self.known_time.and_lead()[1], 0.0) if self.known_time else 0.0
 
     @contextmanager
@@ -92,7 +92,7 @@ class EngineContext:
                 self.writer.take_back(folder, known.generation)
 
     def keep_looks(self, tables: Collection[TableName]) -> None:
-        """Forget the looks at Delta folders of all other tables."""
+        """Forget what was seen in the Delta folders of all other tables."""
         if len(self._looks) > len(tables):
             for gone in self._looks.keys() - set(map(self.delta_folder, tables)):
                 del self._looks[gone]

@@ -73,7 +73,7 @@ class RunResult(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a process that ends so."""
+        """The exit code for this result."""
         return {"failed": 1, "retry": 4, "needs_attention": 3, "caught_up": 0}[self.value]
 
 
@@ -183,7 +183,7 @@ class Engine:
         return self._scheduler.in_progress.keys()
 
     def sync(self, stop: threading.Event, *, final: Collection[RunResult] = (), is_listed: bool = False) -> RunReport:
-        """Run cycles until all that the first one listed is applied; what lands meanwhile prolongs none of them.
+        """Run cycles until every file of the first listing is applied. Files that land later do not prolong it.
 
         After a cycle that fails and is not `final`, retry, with pauses. Where the poller has just listed all
         (`is_listed`), only tables that failed are listed again.
@@ -203,7 +203,7 @@ class Engine:
         return self.finish()
 
     def _has_done_any_of(self, first: Mapping[TableName, TableListing], now: Mapping[TableName, TableListing]) -> bool:
-        """Whether the last cycle had work that was listed first, so that the next may have more of it."""
+        """Whether the last cycle worked on files of the first listing, so that the next one may continue."""
         for name in self.last.stale & self.last.plans.keys():
             before, after = first.get(name), now.get(name)
             if after and (before is None or before.identity != after.identity):
@@ -247,7 +247,7 @@ class Engine:
         return self.finish()
 
     def finish(self) -> RunReport:
-        """Wait for the tables in progress, and plan what is left, for the report; no further batch begins."""
+        """Wait for the tables in progress, and plan the remaining work for the report; no further batch begins."""
         stopped = threads().event()
         stopped.set()
         while self.last.stale:
@@ -387,14 +387,14 @@ class Engine:
         return rescan(self.context, known, folders)
 
     def _is_damaged(self, error: TableDamaged, folder: str) -> bool:
-        """Whether a Delta folder in which a batch found damage is damaged when it is read again."""
+        """Read a Delta folder again in which a batch found damage; returns whether it is damaged."""
         self._rereads.is_due(folder)  # which this is
         found = self._read_again(DeltaFolders(damaged={folder: error}), {folder})
         self._damaged = {**self._damaged, **found.damaged}
         return bool(found.damaged)
 
     def _without_plans(self, zone: ZoneListing | None, error: StorageUnavailable) -> CycleResult:
-        """End a cycle in which the zone could not be listed, or the tables not be planned."""
+        """End a cycle whose listing or planning failed."""
         if zone is None:
             self._report(None, [unlisted("", "the landing zone cannot be listed")])
         self.last = CycleResult(failures={None: self._turns.retry(None, error)})
@@ -416,7 +416,7 @@ class Engine:
             self.context.keep_looks(known)
 
     def _note_failures(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
-        """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""
+        """Record the tables that wait for a retry, and which parts of the zone and Delta logs could not be read."""
         for name in result.plans:
             if unread := folders.unread.get(self.context.delta_folder(name)):  # its progress is not known for certain
                 result.failures[name] = self._turns.retry(name, unread)
@@ -427,7 +427,7 @@ class Engine:
 
     @contextmanager
     def _retried(self, result: CycleResult) -> Iterator[None]:
-        """Note what of the zone as a whole fails: the next cycle does it again."""
+        """Record a failure of the zone as a whole; the next cycle retries it."""
         try:
             yield
         except StorageUnavailable as error:
@@ -476,7 +476,7 @@ class Engine:
                 turn.succeeded(Phase.APPLYING)
 
     def _end(self, result: CycleResult, zone: ZoneListing, earlier: Collection[TableName], started: float) -> None:
-        """Note what the next cycle plans anew, and which retries are over; `earlier` were in progress before it."""
+        """Record which tables the next cycle plans again and which retries are over."""
         result.stale |= {*earlier, *self.in_progress, *(commit.table for commit in result.commits)}
         self._turns.give_up({*result.plans, *self.in_progress})
         if None not in result.failures:
@@ -525,7 +525,7 @@ class Engine:
 
 
 def _not_listed(zone: ZoneListing) -> StorageUnavailable:
-    """Why folders of the zone are not listed: those of the first reason, and how many others there are."""
+    """Why folders of the zone could not be listed: the folders with the first reason, and the number of others."""
     found = [diagnostic for diagnostic in zone.diagnostics if diagnostic.code == UNLISTED]
     found = found or [unlisted(folder) for folder in sorted(zone.unlisted)]
     alike = [each for each in found if (each.message, each.help) == (found[0].message, found[0].help)]

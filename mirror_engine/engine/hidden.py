@@ -40,7 +40,7 @@ REPLACE = "put the folder itself in its place, or remove what is there to drop t
 
 @dataclass(frozen=True)
 class HiddenFolders:
-    """What of one listing may hide the folders of known tables."""
+    """The parts of one listing that may hide the folders of known tables."""
 
     context: EngineContext
     zone: ZoneListing
@@ -107,12 +107,12 @@ class HiddenFolders:
 
     @cached_property
     def _strays(self) -> Mapping[str, str]:
-        """What is there instead of folders, by path."""
+        """Descriptions of what is in the place of folders, by path."""
         return {found.path: _STRAYS[found.code] for found in self.zone.diagnostics if found.code in _STRAYS}
 
     @cached_property
     def _zone(self) -> Diagnostic | None:
-        """Why the whole zone may be hidden, or another one; None where it is the known one."""
+        """Why the whole zone may be hidden or replaced; None if it is the known one."""
         if not self.zone.identity:
             return _absent(self.context.storage, self.zone.folder)
         if self.root.now.zone == self.root.before.zone:
@@ -125,7 +125,7 @@ class HiddenFolders:
         return {listing.name.folder.casefold(): listing for listing in self.zone.tables}
 
     def _renamed(self, table: TableName, progress: Progress) -> Diagnostic | None:
-        """Return that a table folder or its schema folder has its name in another case (LZ-7.6)."""
+        """Return a finding if a table or schema folder has its name in another case (LZ-7.6)."""
         *above, folder = _places(table)
         found = self._by_folded_name.get(folder.casefold())
         if found is None or found.identity != progress.identity or found.identity == NO_IDENTITY:
@@ -147,7 +147,7 @@ def _places(table: TableName) -> tuple[str, ...]:
 
 
 def _absent(storage: Storage, zone: str) -> Diagnostic:
-    """What is in the place of a zone that is not there."""
+    """Describe what is at the path of a missing zone."""
     parts = zone.split("/")
     for depth in range(1, len(parts) + 1):
         place = "/".join(parts[:depth])

@@ -53,7 +53,7 @@ class History:
                 self._write(_read(self._path))
 
     def _write(self, found: Iterable[TableChange]) -> None:
-        """Replace the file by these changes, without what is too much."""
+        """Replace the file with these changes, without those beyond its limit."""
         changes = _added_up(found)
         lines = {number: _line(change) for number, change in enumerate(changes)}
         size = sum(map(len, lines.values()))
@@ -76,7 +76,7 @@ def recorded_changes(path: Path, *, limit: int | None = None) -> Sequence[TableC
 
 
 def _added_up(changes: Iterable[TableChange]) -> list[TableChange]:
-    """Return changes in order, those of routine as one for each table and day, where the last of them was."""
+    """Return changes in order. Routine changes are summed per table and day, at the position of the last one."""
     found: dict[object, TableChange] = {}
     for number, change in enumerate(changes):
         is_routine = change.kind in ROUTINE

@@ -37,7 +37,7 @@ _WAYS = {  # by `cleanup`: where an applied file goes first, and where its time 
 
 @dataclass
 class _Cleaned:
-    """How a table folder was when it was last cleaned.
+    """The state of a table folder at its last cleanup.
 
     Attributes:
         listing, progress: new objects when they change.
@@ -77,7 +77,7 @@ class Janitor:
     _cleaned: dict[TableName, _Cleaned] = field(default_factory=dict, init=False)
 
     def is_due(self, listing: TableListing, progress: Progress, *, keeps: bool = False) -> bool:
-        """Whether `clean` may have something to do: something changed since, or archived files have expired."""
+        """Whether `clean` may have work: something changed since the last call, or archived files have expired."""
         if self.config.cleanup == "off":
             return False
         before, now = self._cleaned.get(listing.name, _Cleaned()), self.clock()
@@ -165,7 +165,7 @@ class Janitor:
         return list(at_once(self.storage, checked, files))
 
     def _compare(self, name: TableName, folder: str, archive: str) -> None:
-        """Take over what others did in an archive (LZ-8.4).
+        """Import what other programs did in an archive (LZ-8.4).
 
         The time of a file that the ledger does not know is that of the info file, or begins now.
         """

@@ -21,7 +21,7 @@ STORE_SECONDS = 60.0  # between two changes of the property: each costs a write
 
 @dataclass(frozen=True)
 class _Look:
-    """A look at the time, and what the clock showed: see `Clock`. All but `boot` are seconds."""
+    """One reading of the time and the clock: see `Clock`. All fields but `boot` are in seconds."""
 
     time: float
     date: float
@@ -64,7 +64,7 @@ class KnownTime:
             return last.time, last.time - self._clock()
 
     def _first(self, before: _Look | None) -> _Look:
-        """Return the look that the first one of this run goes on from, after the last one of an earlier run."""
+        """Return the reading to continue from at the start of a run, based on the last one of an earlier run."""
         clock, uptime = self._clock, self._clock.uptime()
         if before is None:
             return _Look(clock(), clock.date(), clock.boot, uptime, clock.lead_seconds)
@@ -76,7 +76,7 @@ class KnownTime:
         return replace(before, time=before.time + unseen, boot="" if is_same else clock.boot, uptime=uptime)
 
     def _after(self, before: _Look) -> _Look:
-        """Return a look after an earlier one of the same boot."""
+        """Return the reading that follows an earlier one of the same boot."""
         clock = self._clock
         uptime, lead = max(clock.uptime(), before.uptime), clock.lead_seconds
         passed = uptime - before.uptime + max(lead - before.lead, 0.0)
@@ -84,7 +84,7 @@ class KnownTime:
 
 
 def _read(text: str) -> _Look | None:
-    """Return the stored look; None for none, or for something else."""
+    """Return the stored reading; None if there is none or it is invalid."""
     with suppress(ValueError, TypeError, LookupError):
         found = json.loads(text)
         look = _Look(**found)

@@ -63,7 +63,7 @@ _OF_A_TABLE = ("applied", "marks", "pending", "archives", "archived", "maintaine
 
 
 class Ledger:
-    """The progress of every table of one mirror.
+    """The stored progress of all tables of one mirror.
 
     Every change is one SQLite transaction; all methods may be called from any thread. The Delta logs are the truth:
     a ledger that is behind them is reconciled when the engine starts. A change that cannot be written raises
@@ -106,7 +106,7 @@ class Ledger:
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
-        """Return the ledger as it is now, while an engine may be writing; an empty one where there is none yet.
+        """Return the current ledger, even while an engine writes it; an empty one if there is none yet.
 
         What is changed here is changed in a copy in memory, which is made only then.
         """
@@ -148,14 +148,14 @@ class Ledger:
         return str(rows[0][0]) if rows else ""
 
     def set_property(self, name: str, value: str) -> None:
-        """Set a property of the mirror as a whole; nothing is written where it has that value."""
+        """Set a property of the mirror as a whole; unchanged values are not written."""
         with self._lock:
             if self.get_property(name) != value:
                 with self._transaction() as connection:
                     connection.execute("INSERT OR REPLACE INTO properties VALUES (?, ?)", (name, value))
 
     def failures(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return why tables are tried again, by landing folder, `""` for the zone: code, message and help of each."""
+        """Return the failures that wait for a retry, by landing folder (`""`: the zone): code, message and help."""
         with contextlib.suppress(ValueError):
             found: Mapping[str, Mapping[str, Any]] = json.loads(self.get_property(_FAILURES))
             return found
@@ -225,7 +225,7 @@ class Ledger:
     def marks(
         self, table: TableName, partitions: Iterable[str] | None = None, *, after: int | None = None
     ) -> Mapping[str, Mark]:
-        """Return the marks of a table by partition: all, those of these partitions, those changed after a version."""
+        """Return a table's marks by partition: all, only the given partitions, or changed after a version."""
         values: list[object] = [self._ids.get(table, -1)]
         sql = f"SELECT {_MARK} FROM marks WHERE table_id = ?"  # noqa: S608 - our columns
         if partitions is not None:
@@ -286,7 +286,7 @@ class Ledger:
                 self._folders[table].record(applied, pending)
 
     def check(self) -> None:
-        """Raise `StorageUnavailable` while it is lost: what it does not know now, the Delta logs know."""
+        """Raise `StorageUnavailable` if the ledger is lost; the next cycle rebuilds it from the Delta logs."""
         if self.is_lost:
             raise StorageUnavailable("the ledger was damaged", "The next cycle rebuilds it from the Delta logs.")
 
@@ -303,7 +303,7 @@ class Ledger:
     def archive(
         self, table: TableName, ready: Mapping[str, float], gone: Iterable[str] = (), swept_at: float | None = None
     ) -> None:
-        """Note since when archived files are ready to delete, by path from the table folder; a later time stays.
+        """Record when archived files became ready to delete, by path from the table folder; a later time is kept.
 
         `gone` left the archive; `swept_at` is when it was last listed. Files of an unknown table are not noted.
         """
@@ -342,7 +342,7 @@ class Ledger:
         return int(rows[0][0]) if rows else 0
 
     def note_maintained(self, table: TableName, version: int) -> None:
-        """Note such a version; that of an unknown table is not noted."""
+        """Record the Delta version after maintenance; ignored for an unknown table."""
         with self._lock:
             if table in self._ids:
                 with self._transaction() as connection:
@@ -367,7 +367,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _guarded(self, operation: str) -> Iterator[None]:
-        """Put a ledger aside that turns out to be damaged, and begin an empty one; the caller holds the lock.
+        """If the ledger proves damaged, put it aside and begin an empty one. The caller holds the lock.
 
         Raises:
             StorageUnavailable: it is damaged, or the disk fails.
@@ -392,7 +392,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write, in a copy in memory where the ledger is only read; the caller holds the lock."""
+        """Open a write transaction; a read-only ledger is copied to memory first. The caller holds the lock."""
         with self._guarded("write"):
             if self._is_shared:
                 copy = _connect(":memory:")
@@ -405,7 +405,7 @@ class Ledger:
 
 @dataclass
 class _Folder:
-    """What the rows of a table say about its folder, in memory: it follows every change of them.
+    """In-memory view of what the stored rows say about a table's folder; follows every change of them.
 
     Attributes:
         asked: paths for which it is known whether they were applied.
@@ -418,13 +418,13 @@ class _Folder:
     pending: dict[str, str]
 
     def keep(self, listed: set[str]) -> None:
-        """Keep only what is known of these paths, and take paths that were not asked for as not applied."""
+        """Keep only these paths; paths that were not looked up count as not applied."""
         if self.asked != listed:
             self.applied = {path: file for path, file in self.applied.items() if path in listed}
             self.asked = listed
 
     def record(self, applied: Applied, pending: Mapping[str, str | None]) -> None:
-        """Follow a change of the rows; a row that is replaced is the last one."""
+        """Apply a change of the stored rows; a replaced row moves to the end."""
         self.asked |= applied.files.keys()
         self.marks |= applied.marks
         for path, file in applied.files.items():
@@ -498,7 +498,7 @@ def _places(columns: str) -> str:
 
 
 def _put_aside(path: Path) -> None:
-    """Rename a damaged ledger."""
+    """Rename a damaged ledger, so that a new one can take its place."""
     for leftover in path.parent.glob(f"{path.name}*"):
         leftover.replace(leftover.with_name(f"damaged-{leftover.name}"))
 
@@ -534,7 +534,7 @@ def _disk_trouble(operation: str = "write") -> Iterator[None]:
 
 
 def _check(connection: sqlite3.Connection) -> bool:
-    """Whether it has our tables; a new one has none."""
+    """Whether the file has the ledger's tables; a new one has none."""
     found = connection.execute("PRAGMA user_version").fetchone()[0]
     if found not in {0, _SCHEMA_VERSION}:
         raise ValueError(f"a ledger of format {found}, not {_SCHEMA_VERSION}")

@@ -115,7 +115,7 @@ class _LockFile:
 
 
 def _place(root: Path) -> tuple[int, int] | None:
-    """What is at ROOT's path: device and inode; None for nothing."""
+    """Identity of ROOT's folder: device and inode; None if absent."""
     try:
         found = root.stat()
     except FileNotFoundError:
@@ -151,7 +151,7 @@ def config_of_running(root: Place) -> Config | None:
 
 
 def lease_of(root: Place) -> tuple[Holder | None, bool]:
-    """Who holds the lease of a ROOT in a store, and whether this machine's ledger is that engine's.
+    """Return the holder of a store ROOT's lease, and whether this machine's ledger belongs to that engine.
 
     Raises `StorageUnavailable`.
     """

@@ -50,7 +50,7 @@ class MaintenanceScheduler:
 
     @property
     def in_progress(self) -> TableName | None:
-        """The table under maintenance: nothing else may be done with it."""
+        """The table under maintenance; no other work may be done on it."""
         return None if self._work is None or self._work.done() else self._in_progress
 
     def start(self, idle: Iterable[TableName], *, is_busy: bool) -> None:
@@ -147,7 +147,7 @@ class MaintenanceScheduler:
 
 
 class _Upkeep:
-    """What is known of one table's maintenance.
+    """Maintenance state of one table.
 
     Attributes:
         retry: after a failure.

@@ -136,7 +136,7 @@ def plan_missing(table: TableName, progress: Progress, circumstances: Circumstan
 def plan_listed(
     listing: TableListing, progress: Progress | None, known: FolderProgress, circumstances: Circumstances
 ) -> Plan:
-    """Plan a table whose folder is listed; `progress` is None for a new folder, `known` is that of its files."""
+    """Plan a table whose folder is listed; `progress` is None for a new folder, `known` is the state of its files."""
     if circumstances.halt:
         halted = Halted(circumstances.halt, len(listing.files))
         steps: tuple[Step, ...] = ()
@@ -170,7 +170,7 @@ def _moved(progress: Progress, known: FolderProgress, listing: TableListing) -> 
 
 
 def attempt_of(listing: TableListing, etag: str) -> str:
-    """What a refused commit was made of: it is tried again when this changes."""
+    """The inputs of a refused commit; it is retried when they change."""
     return f"{etag} {getattr(listing.metadata, 'etag', '')}"
 
 
@@ -243,7 +243,7 @@ class _TablePlanner:
                 return self._without_metadata(self._missing_metadata(), "")
 
     def _missing_metadata(self) -> Diagnostic:
-        """ME008 for a folder that never had metadata, with the file that was most likely meant as such (LZ-2.3)."""
+        """ME008 for a folder that never had metadata, with the file that was probably meant as metadata (LZ-2.3)."""
         listed = [*self._files, *(found.path.rpartition("/")[2] for found in self._listing.diagnostics)]
         misspelled = next(filter(seems_metadata, listed), "")
         help = f"rename `{misspelled}` to `{METADATA_FILE}`" if misspelled else ""
@@ -304,7 +304,7 @@ class _TablePlanner:
         return self._planned(CaughtUp() if self._has_files else self._empty(), None, detection)
 
     def _arrived(self, ready: Sequence[Entry], metadata: Metadata) -> tuple[Entry, ...]:
-        """Return the files that may be read: none that may still be arriving, nor what a number orders after it."""
+        """Return the readable files, without those that may still be arriving and files ordered after them."""
         waiting: set[str] = set()  # partitions
         arrived = []
         for file in ready:
@@ -392,7 +392,7 @@ class _TablePlanner:
 
 
 def keeps_archive(plan: Plan, progress: Progress) -> bool:
-    """Whether a rebuild may be what a help says: archived files do not expire until that is over (LZ-8.3)."""
+    """Whether a help may advise a rebuild; until that is over, archived files do not expire (LZ-8.3)."""
     is_advised = any(found.has(Trait.REBUILD) for found in (*plan.diagnostics, *progress.diagnostics))
     is_halted = isinstance(plan.state, Halted) or progress.rejection is not None
     return is_halted or plan.is_unseen or is_advised
@@ -433,7 +433,7 @@ class ZonePlanner:
     def plans(
         self, except_for: Collection[TableName] = (), only: Collection[TableName] | None = None
     ) -> dict[TableName, Plan]:
-        """Return the plan of every table there is or was, but for those whose Delta folder overlaps one in progress.
+        """Return the plans of all known and listed tables, except if their Delta folder overlaps a busy table's.
 
         `only`: the tables whose folders were listed, if not all were: no other idle table's log is looked at.
         """
@@ -466,7 +466,7 @@ class ZonePlanner:
         return plans
 
     def _leave_out(self, plans: Iterable[Plan]) -> None:
-        """Note in the listing which tables are unlisted, and once each reason."""
+        """Mark unlisted tables in the listing, and record each reason once."""
         states = {plan.table.folder: plan.state for plan in plans if isinstance(plan.state, Unlisted)}
         if not states:
             return
@@ -492,7 +492,7 @@ class ZonePlanner:
     def _plan(
         self, listing: TableListing, circumstances: Circumstances, halt: Diagnostic | None, *, is_known: bool
     ) -> Plan:
-        """Plan a table; `is_known`: whether the look at its Delta table for the last plan is good enough."""
+        """Plan a table; `is_known`: the look at its Delta table for the last plan is still valid."""
         progress = self._context.ledger.progress(listing.name)
         if kept := self._kept(listing, progress, halt, is_known=is_known):
             return kept
@@ -518,7 +518,7 @@ class ZonePlanner:
     def _kept(
         self, listing: TableListing, progress: Progress | None, halt: Diagnostic | None, *, is_known: bool
     ) -> Plan | None:
-        """Return the last plan of a table if it still holds; None for one that is to be made."""
+        """Return a table's last plan if it is still valid; None if a new plan is needed."""
         before = self._before(listing.name)
         # what is known of the files changes with the progress, the folder's identity with the listing
         if not (before and before.basis and before.basis[0] is listing and before.basis[1] is progress):

@@ -200,7 +200,7 @@ class Poller:
                 scan.note_mount(f"{folder.name}/{entry.name}", entry)
 
     def _as_before(self, scan: _Scan, name: TableName) -> TableListing | None:
-        """What was found when a table folder was last listed; None if it is another one by now."""
+        """The last listing of a table folder; None if the folder was replaced since."""
         _, known = self._scanned.get(name, (None, None))
         return known if known and known.identity == scan.tables[name].identity else None
 

@@ -59,7 +59,7 @@ def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's p
     lose_rows: bool,
     confirm: Callable[[Sequence[TableRebuild]], None],
 ) -> list[TableName]:
-    """Drop tables once it is certain what is lost, and archived files are back; returns those that had a Delta table.
+    """Determine the loss, restore archived files, then drop tables; returns those that had a Delta table.
 
     Killed at any moment it loses nothing: the next cycle archives again what is back and was not dropped. Arguments are
     those of `Mirror.rebuild`.
@@ -129,7 +129,7 @@ def plan_rebuild(context: EngineContext, names: Sequence[str], *, replay: bool) 
 
 
 def _is_unknown(context: EngineContext, error: TableDamaged, table: TableName) -> bool:
-    """Whether a table that cannot be used is of a mirror, and nothing says what was applied."""
+    """Whether an unusable table was written by a mirror, with no record of what was applied."""
     known, folder = context.ledger.progress(table), context.delta_folder(table)
     is_known = known is not None and known.has_table
     return error.fault == LOST_RECORD or (not is_known and context.delta.is_mirrored(folder))
@@ -165,7 +165,7 @@ class _TableFiles:
         return f"{self.zone}/{self.table.folder}/{file.path}"
 
     def _loss(self, files: Sequence[Entry], gone: str) -> tuple[str, int]:
-        """Return why rows would not be as they are, `""` if they would, and how many of those that were read."""
+        """Return why rows would change (`""` if they would not), and how many of the applied ones."""
         config, applied, total = self.context.config, self.applied, self.rows
         if not applied:
             return "", 0

@@ -36,7 +36,7 @@ _taking_over = threading.Lock()  # folders are read at once, and both properties
 
 
 def rows_lost(table: TableName, rows: object, reason: str) -> Diagnostic:
-    """The diagnostic of rows that a rebuild does not bring back (ME069)."""
+    """The diagnostic for rows that a rebuild does not restore (ME069)."""
     return diagnose(LOST_ROWS, table.folder, count=rows, reason=reason, table=shlex.quote(table.normalized))
 
 
@@ -90,7 +90,7 @@ def for_readers(context: EngineContext, found: DeltaFolders) -> DeltaFolders:
 
 
 class _Noted(NamedTuple):
-    """What is noted of a table's log."""
+    """The stored facts about a table's log."""
 
     stamp: str = ""  # generation, batch, and the newest commit's version, size and time
     files: str = ""  # a hash over the files that a reader needs; `-` where that is not known
@@ -113,7 +113,7 @@ def note_logs(context: EngineContext) -> None:
 
 
 def _will_know(context: EngineContext, table: TableName, stamp: str) -> bool:
-    """Whether the next start need not read a log: its record is that of the ledger, and will stay."""
+    """Whether the next start can skip a log: its record equals the ledger's, and will stay."""
     progress, folder = context.ledger.tables()[table], context.delta_folder(table)
     if int(stamp.split()[2]) == progress.delta_version:
         return True
@@ -129,7 +129,7 @@ def _noted(context: EngineContext, table: TableName) -> _Noted:
 
 
 def _stamps(context: EngineContext) -> Iterator[tuple[TableName, str]]:
-    """Yield what is to be noted of the newest commit of each table; `""` where it cannot be told."""
+    """Yield each table with the stamp of its newest commit; `""` if unknown."""
     known = {table: progress for table, progress in context.ledger.tables().items() if progress.has_table}
 
     def stamp(table: TableName) -> str:
@@ -140,7 +140,7 @@ def _stamps(context: EngineContext) -> Iterator[tuple[TableName, str]]:
 
 
 def rescan(context: EngineContext, found: DeltaFolders, folders: Collection[str]) -> DeltaFolders:
-    """Read some folders again, that were damaged, unread or foreign: they may have been restored or removed.
+    """Read folders again that were damaged, unread or foreign: they may have been restored or removed.
 
     One that was foreign, and cannot be read, still is.
     """
@@ -205,7 +205,7 @@ def _reconcile_folder(context: EngineContext, folder: str) -> tuple[bool, bool]:
 
 
 def say_again(context: EngineContext, table: TableName) -> None:
-    """Commit the newest record of a table once more, from the ledger: its commit is gone, or may go (LZ-4.18).
+    """Commit a table's newest record again, from the ledger, if its commit is gone or may be deleted (LZ-4.18).
 
     Raises:
         TransientError: it was not committed, or is not noted; the next start tries again.
@@ -279,7 +279,7 @@ def _is_hidden(context: EngineContext, table: TableName) -> bool:
 
 
 def _rows_gone(context: EngineContext, table: TableName, known: Progress) -> int:
-    """How many applied rows were in files that are in the table folder no more."""
+    """Count applied rows of files that are no longer in the table folder."""
     zone = ZONE if context.storage.stat(ZONE) else OLDER_ZONE
     applied = context.ledger.applied(table)
 
@@ -303,12 +303,12 @@ def owner_of(context: EngineContext, folder: str, snapshot: TableSnapshot) -> Ta
 
 
 def _is_at_batch(known: Progress, snapshot: TableSnapshot) -> bool:
-    """Whether a log's transactions name the generation and the batch in the ledger: it knows all that was applied."""
+    """Whether a log's transactions have the ledger's generation and batch, so that the log is complete."""
     return snapshot.batch_of(application_of(known.generation)) == known.batch
 
 
 def is_as_recorded(known: Progress, snapshot: TableSnapshot | None) -> bool:
-    """Whether a Delta table is of the generation in the ledger, or absent where the ledger knows of none."""
+    """Whether a Delta table has the ledger's generation, or is absent if the ledger knows no table."""
     if snapshot is None:
         return not known.has_table
     if snapshot.record is None:

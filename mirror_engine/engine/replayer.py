@@ -150,7 +150,7 @@ class TableTask:
 
 
 class Refusal(NamedTuple):
-    """A batch whose commit was refused: its first file, the words, its last file, how often in these words."""
+    """A batch whose commit was refused: first file, last file, error text, and how often with this text."""
 
     file: str
     words: str
@@ -207,7 +207,7 @@ class Replayer:
         return committed
 
     def can_clean(self, plan: Plan, listing: TableListing) -> bool:
-        """Whether files may be moved away: of this generation, and not looked at since the last change."""
+        """Whether to clean a table folder: its files are of this generation, and cleaning is due."""
         progress = self._context.ledger.progress(listing.name)
         if not progress or not progress.has_table or progress.identity != listing.identity:
             return False
@@ -272,7 +272,7 @@ class Replayer:
         return committed
 
     def _opened(self, table: TableName, known: Progress) -> tuple[Progress, TableSnapshot | None]:
-        """Return a table as it is in its log, and its progress: the log says again what log cleanup took (LZ-4.18)."""
+        """Return a table's snapshot and progress; a record that log cleanup removed is committed again (LZ-4.18)."""
         context, folder = self._context, self._context.delta_folder(table)
         snapshot = context.delta.snapshot(folder)
         if not is_as_recorded(known, snapshot):
@@ -400,7 +400,7 @@ class Replayer:
             raise ConcurrentModification(f"{task.table.folder}/{changed.path}: replaced while it was read")
 
     def _count_refusal(self, task: TableTask, error: CommitFailed | TableDamaged, last: str) -> None:
-        """Halt a table whose commit is refused again and again in the same words (LZ-4.20); before, raise the error."""
+        """Halt a table whose commit is refused repeatedly in the same words (LZ-4.20); before that, raise the error."""
         file, words = task.pending[0], _VARYING.sub("", error.message)
         before = self._refusals.get(task.table, Refusal("", "", last, 0))
         count = before.times + 1 if (before.file, before.words) == (file.path, words) else 1
@@ -425,7 +425,7 @@ class Replayer:
 
 
 def _read_context(known: Progress, snapshot: TableSnapshot | None) -> ReadContext:
-    """Return what the next file is read against."""
+    """Return the context in which the next file is read."""
     if snapshot is None:
         return ReadContext(markers_seen=known.markers_seen)
     is_empty = known.rows_processed == 0 or snapshot.count_rows() == 0

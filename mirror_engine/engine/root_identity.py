@@ -26,7 +26,7 @@ PLACES = "table_places"  # property of the ledger: identities of the folders tha
 
 
 class FolderChange(Enum):
-    """What became of a known table folder since it was planned last."""
+    """How a known table folder changed since it was last planned."""
 
     NONE = "none"
     MOVED = "moved"  # copied, moved or restored with its files
@@ -60,7 +60,7 @@ class RootIdentityCheck:
         return cls(context, zone, now, RootIdentity(*known.split("|", 1)) if known else now)
 
     def change_of(self, listing: TableListing, progress: Progress | None, known: FolderProgress) -> FolderChange:
-        """Whether a table folder is the known one: a new identity may mean a copied ROOT, or a recreated folder.
+        """Compare a table folder's identity with the known one: a new one means a copied ROOT or a recreated folder.
 
         In a recreated zone, and in a store whose folders have no identity, the content of the applied files that are
         still there decides; raises `StorageUnavailable` where it cannot be read.
@@ -79,7 +79,7 @@ class RootIdentityCheck:
         return FolderChange.MOVED if self._has_applied(listing, known) else FolderChange.RECREATED
 
     def is_mounted_again(self, listing: TableListing, known: FolderProgress) -> bool:
-        """Whether a folder at which something else is mounted than before is the known one, by its content.
+        """Whether a remounted folder is the known one, by its content.
 
         The newest file of the partition that was written last is there, which no cleanup takes: not in an older copy.
         Raises `StorageUnavailable`.
@@ -100,7 +100,7 @@ class RootIdentityCheck:
 
 
 def are_tables_hidden(context: EngineContext, root: RootIdentity | None = None) -> bool:
-    """Whether `ROOT/Tables` is not the known one and has none of the known Delta tables: nobody deleted them.
+    """Whether `ROOT/Tables` is another folder without any known Delta table: nobody deleted them.
 
     A store without folders cannot tell. `root` is its identity now, where that was looked up. Raises
     `StorageUnavailable`.
@@ -165,7 +165,7 @@ class DeltaPlaces:
         return before is not None and self._identity(place) != before and self._is_bare(place)
 
     def _is_bare(self, place: str) -> bool:
-        """Whether none of the known tables below a place is there, of one or more."""
+        """Whether tables below a place are known, and all of them are gone."""
         below = {folder for folder in self._tables if place in self._leading_to(folder)}
         return bool(below) and below.isdisjoint(self._context.delta.tables())
 
@@ -188,7 +188,7 @@ def _watermark(known: FolderProgress, file: Entry) -> int:
 
 
 def _is_begun_again(listing: TableListing, known: FolderProgress, first_file: str) -> bool:
-    """Whether an applied number is back, and no file with the highest one, which stays (LZ-8.1), is as it was."""
+    """Whether an applied number is back, but the highest one, which stays (LZ-8.1), is gone or changed."""
     is_back = False
     for file in listing.files:
         applied, number, highest = known.applied.get(file.path), sequence_of(file.name), _watermark(known, file)

@@ -97,12 +97,12 @@ class Backoff:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it failed and its retry is not due yet."""
+        """Whether a retry is scheduled and not due yet."""
         return self._failures > 0 and self._until > self._clock.monotonic()
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until its retry, 0 where that is due; infinite where it did not fail."""
+        """Seconds until the retry; 0 if it is due, infinite if there was no failure."""
         return math.inf if not self._failures else max(self._until - self._clock.monotonic(), 0.0)
 
     def failed(self, failure: TransientError | None = None) -> float:

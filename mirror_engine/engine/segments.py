@@ -30,7 +30,7 @@ KEPT_SECONDS = 30 * 86_400.0  # files that are in the landing zone no more are k
 def up_to_date(
     context: EngineContext, table: TableName, known: Progress, listing: TableListing | None
 ) -> tuple[Segment, ...]:
-    """Return the segments that the next commit names, after the last one was written where it is due.
+    """Return the segments for the next commit; writes a new segment first if one is due.
 
     Raises:
         StorageUnavailable: it cannot be written.
@@ -72,7 +72,7 @@ def _extended(
 def _merged(
     context: EngineContext, table: TableName, before: Sequence[Segment], expired: int
 ) -> tuple[Sequence[Segment], Applied]:
-    """Return the segments that stay, and what was applied after them: the next one replaces those that are not larger.
+    """Return the segments to keep, and what the next one must contain: it replaces those that are not larger.
 
     `expired` is the version after which the first of them begins; -1 for all.
     """

@@ -25,7 +25,7 @@ MAX_PAUSE_SECONDS = 300.0
 
 
 class TableTurn:
-    """What the engine keeps of a table, or of the landing zone as a whole, from one cycle to the next.
+    """State of a table, or of the landing zone as a whole, between cycles.
 
     Applying and cleaning are retried apart: a table that cannot be cleaned can be read.
 
@@ -53,16 +53,16 @@ class TableTurn:
 
     @property
     def waits_for(self) -> TransientError | None:
-        """Why a phase is not carried out now; None where both may be."""
+        """The failure that delays a phase; None if no phase is delayed."""
         return next((retry.failure for retry in self._retries.values() if retry.is_waiting), None)
 
     def phases(self, *, is_held: bool) -> Collection[Phase]:
-        """The phases that may be carried out now; no step of the plan of a table that is held."""
+        """The phases that may run now; no planned step of a held table."""
         waiting = {phase for phase, retry in self._retries.items() if retry.is_waiting}
         return [each for each in self._retries if each not in waiting and not (is_held and each is Phase.APPLYING)]
 
     def begin(self, phases: Collection[Phase], *, has_steps: bool) -> None:
-        """Note which phases are carried out now, and whether a step is; of the others no retry is due any more."""
+        """Record which phases run now, and whether a step does; clears due retries of the others."""
         self.give_up(phases)
         if not has_steps:
             self._carried_out = None
@@ -96,7 +96,7 @@ class TableTurn:
 
 
 class Turns:
-    """The turns of all tables; None's is that of the landing zone as a whole."""
+    """The turns of all tables; the key None is the landing zone as a whole."""
 
     def __init__(self, clock: Clock, emit: Listener) -> None:
         self._emit = emit
@@ -108,7 +108,7 @@ class Turns:
 
     @property
     def retried(self) -> set[TableName]:
-        """Tables of which a phase is to be retried, or was since the last look."""
+        """Tables with a retry scheduled now or since the last call."""
         return {name for name in self._retried if name}
 
     def keep(self, names: Collection[TableName]) -> None:
@@ -117,7 +117,7 @@ class Turns:
             del self._turns[gone]
 
     def retry(self, name: TableName | None, error: TransientError, phase: Phase = Phase.APPLYING) -> TransientError:
-        """Schedule a retry, and return the error; a failure before one is due does not prolong its pause."""
+        """Schedule a retry, and return the error. A failure before the retry is due does not extend the pause."""
         error.__cause__ = error.__context__ = error.__traceback__ = None  # their frames hold the rows of a batch
         self._retried.add(name)
         if (seconds := self._turns[name].failed(error, phase)) is not None:
@@ -125,7 +125,7 @@ class Turns:
         return error
 
     def give_up(self, but: Collection[TableName]) -> None:
-        """Forget retries that are due of tables that were not planned: else they would be due at once, for ever."""
+        """Clear due retries of tables that were not planned; they would otherwise stay due forever."""
         for name in self.retried.difference(but):
             if name in self._turns:
                 self._turns[name].give_up()
