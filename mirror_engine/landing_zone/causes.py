@@ -74,7 +74,7 @@ _LINKS = (
 
 
 def findings(found: Iterable[_T], diagnostic_of: Callable[[_T], Diagnostic]) -> tuple[_T, ...]:
-    """The entries of a list to show: the most serious first, each cause before its effects, none told twice."""
+    """Findings in display order: the most serious first, causes before their effects, each reported once."""
     entries = [(diagnostic_of(entry), entry) for entry in found]
     entries.sort(key=lambda pair: -SEVERITY_ORDER.index(pair[0].severity))
     present = {diagnostic.code for diagnostic, _ in entries}

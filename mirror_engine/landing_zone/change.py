@@ -18,7 +18,7 @@ _NEAR = 0.85  # `__rowMaker__`, `_Row Markers_` and `__rowmark` are near, `__row
 
 
 class RowMarker(IntEnum):
-    """The kind of change of a row (LZ-4.1); any other value is rejected (LZ-4.12)."""
+    """The kind of change of a row (LZ-4.1). Other values are rejected (LZ-4.12)."""
 
     INSERT = 0
     UPDATE = 1
@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Effect:
-    """Rows with a change's key: `matched` before it, `remaining` after it."""
+    """Row counts of a change's key: `matched` before the change, `remaining` after it."""
 
     matched: int
     remaining: int
@@ -69,7 +69,7 @@ def comparable(part: object) -> Hashable:
 
 
 def same_rows(some: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether both are the same rows, in any order; a missing column is NULL."""
+    """Whether two sets of rows are equal, in any order; a missing column is NULL."""
     return Counter(map(_content, some)) == Counter(map(_content, others))
 
 

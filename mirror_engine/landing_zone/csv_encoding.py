@@ -36,7 +36,7 @@ def is_utf8(piece: bytes) -> bool:
 
 
 class CodePageCheck:
-    """Whether a text that is read in a code page is UTF-8 in truth: `ä` is two characters there.
+    """Detects UTF-8 text that is read in a code page, where `ä` becomes two characters.
 
     All of it must be UTF-8, and some of it must look wrong in the code page. `NESTLÉ®` alone is UTF-8, too.
 
@@ -52,7 +52,7 @@ class CodePageCheck:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def feed(self, content: bytes) -> None:
-        """Look at the next bytes of the text."""
+        """Check the next bytes of the text."""
         if not self._can_be:
             return
         try:
@@ -70,12 +70,12 @@ class CodePageCheck:
                 break
 
     def is_utf8(self) -> bool:
-        """What is known at the end of the text."""
+        """The verdict at the end of the text."""
         looks_wrong = self._looks_wrong or (self._open and self._is_wrong(self._open, ""))
         return bool(self._can_be and looks_wrong and not self._decoder.getstate()[0])
 
     def _is_wrong(self, found: str, following: str) -> bool:
-        """Whether the bytes of these characters, which are no ASCII, are no end of a word in the code page."""
+        """Whether non-ASCII characters, read in the code page, cannot be the end of a word."""
         if len(found) > 1:
             return True
         read = found.encode().decode(self._codec, "replace")

@@ -110,7 +110,7 @@ def header_fault(
 
 
 def is_header(fields: Iterable[str], declared: Iterable[str]) -> bool:
-    """Whether a first line is surely the header: it names all columns, most of its own, or the row marker.
+    """Whether a first line is certainly the header: it names all columns, most of its own fields, or the row marker.
 
     Any other may be a row with a column's name as a cell, so what else it holds is not shown.
     """
@@ -150,7 +150,7 @@ def partial_fault(
 
 
 def _marked_twice(header: Iterable[str], names: Mapping[str, str]) -> HeaderFault | None:
-    """Explain a name behind a byte order mark: the first mark of a file is no part of its text (LZ-6.4)."""
+    """Explain a name with a second byte order mark before it: only the first mark is no part of the text (LZ-6.4)."""
     known = {**names, _MARKER: MARKER_COLUMN}
     for field in header:
         if BOM in field and (name := known.get(folded(_trimmed(field)))):
@@ -175,7 +175,7 @@ def _is_value(name: str) -> bool:
 def _joined(
     fields: Sequence[str], dialect: TextDialect, names: Mapping[str, str], *, is_foreign: bool
 ) -> HeaderFault | None:
-    """Explain declared names that are one field: another separator is between them, or quotes are around them."""
+    """Explain declared names in one field: the separator differs, or quotes are around them."""
     for field in fields:
         for separator in (*_TRIED["column_separator"], *_OTHER_SEPARATORS):
             if found := _parts(field, separator, names, is_foreign=is_foreign):
@@ -192,7 +192,7 @@ def _joined(
 
 
 def _parts(field: str, separator: str, names: Mapping[str, str], *, is_foreign: bool) -> Sequence[str]:
-    """The declared names and the marker that a separator parts in a field; none if it may be one name."""
+    """Declared names and the marker in a field, split by a separator; empty if it may be one name."""
     field = field[:HEAD_BYTES]
     if separator not in field:
         return ()
@@ -206,7 +206,7 @@ def _parts(field: str, separator: str, names: Mapping[str, str], *, is_foreign: 
 
 
 def _later(head: bytes, dialect: TextDialect, names: Iterable[str], keys: Iterable[str]) -> HeaderFault | None:
-    """Explain a header that is not in the first line: a title, a comment or Excel's `sep=` is before it."""
+    """Explain a header below the first line: a title, a comment or Excel's `sep=` is above it."""
     wanted = {*map(folded, names), _MARKER}
     codec = dialect.encoding
     rest, end = head, ("\r" if dialect.row_separator == "\r" else "\n").encode(codec)
@@ -225,7 +225,7 @@ def _later(head: bytes, dialect: TextDialect, names: Iterable[str], keys: Iterab
 
 
 def foreign_format(head: bytes) -> HeaderFault | None:
-    """Say that a file is no delimited text but of another known format; None if it may be text."""
+    """Explain that a file is of another known format; None if it may be delimited text."""
     for beginning, (what, advice) in _FORMATS.items():
         if re.match(beginning, head):
             return HeaderFault(f"it is {what}", advice)
@@ -265,7 +265,7 @@ def _changes(dialect: TextDialect) -> Iterator[dict[str, str]]:
 
 
 def _matches(head: bytes, dialect: TextDialect, wanted: Collection[str], keys: Iterable[str]) -> int:
-    """How many wanted names are in the first line, read in a dialect; 0 if that is no right reading.
+    """Count the wanted names in the first line, read in a dialect; 0 if that reading is wrong.
 
     A right one names the key and nearly all else, and leaves no name in quotes or beside another one.
     """

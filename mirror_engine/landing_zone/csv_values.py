@@ -34,7 +34,7 @@ _FARTHEST = timedelta(hours=14)
 
 
 class CellFault(ValueError):
-    """A cell that is no value of its type.
+    """A cell that is not a value of its type.
 
     Attributes:
         fault: `format`, or `out of range` of a number, as E6 distinguishes them.
@@ -48,7 +48,7 @@ class CellFault(ValueError):
 
 
 def integer(text: str, bits: int) -> int:
-    """A signed integer, with outer spaces and a sign; CellFault also where it needs more bits."""
+    """A signed integer, outer spaces and a sign allowed; CellFault also if it needs more bits."""
     match = _matched(_INTEGER, text.strip(SPACES))
     value = int(match[1] + match[2]) if len(match[2]) <= _LONGEST else 1 << bits
     if not -(1 << bits - 1) <= value < 1 << bits - 1:

@@ -72,7 +72,7 @@ def is_data(path: str) -> bool:
 
 
 def never_arrives(found: Diagnostic) -> bool:
-    """Whether data that landed is not read because of a diagnostic, though its table may well go on."""
+    """Whether a diagnostic means that landed data is never read, even if its table continues."""
     details = dict(found.details)
     match found.code:
         case "ME005" | "ME020" | "ME022" | "ME026" | "ME030" | "ME031":
@@ -215,7 +215,7 @@ class _Detector:
         return {"expected": expected, "help": help}
 
     def _misnumbered(self, file: Entry, stem: str) -> dict[str, str]:
-        """What is wrong with a sequential name, and the name that was most likely meant (ME020)."""
+        """The fault in a sequential name, and the probable intended name (ME020)."""
         digits, _, more = stem.partition(".")
         is_number = digits.isascii() and digits.isdigit() and int(digits or 0) <= LAST
         found = (

@@ -33,7 +33,7 @@ SEVERITY_ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)  # the most s
 
 
 class Trait(StrEnum):
-    """What else is true of all diagnostics of a code."""
+    """A property of all diagnostics of a code."""
 
     BLOCKS = "blocks"  # its table waits, as an error would halt it
     DELTA = "delta"  # about a Delta table, not about the landing zone
@@ -173,7 +173,7 @@ class Diagnostic:
         return self.definition.severity_strict if self.strict else self.definition.severity
 
     def has(self, trait: Trait) -> bool:
-        """Whether this is true of its code."""
+        """Whether its code has this trait."""
         return trait in self.definition.traits
 
     @property
@@ -194,7 +194,7 @@ class Diagnostic:
 
     @property
     def place(self) -> str:
-        """The path from ROOT of what it is about."""
+        """Path of its subject, from ROOT."""
         return place_of(self.path, dict(self.details))
 
     @property
@@ -212,7 +212,7 @@ class Diagnostic:
 
 
 def place_of(path: str, details: Mapping[str, str]) -> str:
-    """A path from ROOT: of one from the landing zone, unless a detail `place` says otherwise."""
+    """Convert a path from the landing zone to one from ROOT, unless a detail `place` says otherwise."""
     return details.get("place") or f"{ZONE}/{path}".rstrip("/")
 
 
@@ -244,7 +244,7 @@ class RejectedFile(MirrorError):
         self.others = tuple(others)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """An executor's rejection travels to the driver."""
+        """Pickle a rejection, so that an executor can return it to the driver."""
         return type(self), (self.diagnostic, self.others)
 
 

@@ -237,7 +237,7 @@ def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
 
 
 def _looks_like_text(properties: JsonObject, extension: str) -> bool:
-    """Whether a folder without `FileFormat` is one of text (LZ-2.13)."""
+    """Whether a folder without `FileFormat` contains text (LZ-2.13)."""
     parts = {*extension.split(".")}
     is_declared = bool(properties.values("SchemaDefinition")) or not parts.isdisjoint({"csv", "tsv", "txt"})
     return is_declared and parts.isdisjoint({"parquet", "pq"})

@@ -43,7 +43,7 @@ class TableName(NamedTuple):
 
     @classmethod
     def from_folder(cls, folder: str) -> TableName:
-        """Back from `folder`."""
+        """Convert back from `folder`."""
         above, _, table = folder.rpartition("/")
         return cls(above.removesuffix(SCHEMA_SUFFIX), table)
 
@@ -66,7 +66,7 @@ def meant_schema(folder: str) -> str:
 
 
 def shown_names(names: Iterable[TableName]) -> dict[TableName, str]:
-    """Each table as a list shows it: `Sales.Orders`, or its folder where the list has two tables of that name."""
+    """Display names of tables: `Sales.Orders`, or the folder if two tables in the list have that name."""
     each = [*names]
     often = Counter(name.normalized for name in each)
     return {name: name.folder if often[name.normalized] > 1 else name.normalized for name in each}

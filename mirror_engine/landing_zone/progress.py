@@ -66,7 +66,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class FolderProgress:
-    """What is known about the files of a listing. Nothing here grows with the files that were applied and are gone.
+    """Known facts about the files of a listing. Its size does not grow with applied files that are gone.
 
     Attributes:
         marks: what was applied, by partition (`""` without one); of every partition.
@@ -101,11 +101,11 @@ class Applied:
     segments: tuple[Segment, ...] = ()  # in a segment: those before it
 
     def with_each(self, **facts: Any) -> Applied:  # noqa: ANN401 - fields of `AppliedFile`
-        """Return the same, each file with these facts."""
+        """Return a copy in which each file has these fields."""
         return replace(self, files={path: replace(file, **facts) for path, file in self.files.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the fields as plain values."""
         return {
             "files": {path: _plain(file) for path, file in self.files.items()},
             "marks": {partition: _plain(mark) for partition, mark in self.marks.items()},
@@ -175,16 +175,16 @@ class Progress:
 
     @property
     def covered(self) -> int:
-        """The Delta version up to which its segments say what was applied; -1 without one."""
+        """The last Delta version that its segments cover; -1 without a segment."""
         return self.segments[-1].until if self.segments else -1
 
     @property
     def in_commit(self) -> Progress:
-        """What a commit says of it: what holds for the folder, not the table, is in the ledger alone."""
+        """The part that commits record; facts about the folder are only in the ledger."""
         return replace(self, rejection=None, diagnostics={}, segments=(self.segments or ())[-1:])
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the fields as plain values."""
         return {
             **vars(self),
             "declared_columns": [_plain(column) for column in self.declared_columns],
@@ -197,7 +197,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Progress:
-        """Back from `to_json`.
+        """Convert back from `to_json`.
 
         Raises:
             ValueError: it is no progress.
@@ -216,7 +216,7 @@ _of_diagnostic = lru_cache(1024)(asdict)  # the same few are in each commit of a
 
 
 def _plain(value: AppliedFile | Mark | Segment | Column) -> dict[str, Any]:
-    """The fields of a dataclass that has no inner ones; `asdict` would copy each value, in ten times the time."""
+    """Fields of a flat dataclass as a dict; `asdict` copies each value and takes ten times as long."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 

@@ -77,7 +77,7 @@ class TableSchema:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it has no column but those of Hive folders: no Delta table can be made of it (LZ-5.13)."""
+        """Whether all columns come from Hive folders: Delta allows no such table (LZ-5.13)."""
         return len(self.columns) == len(self.partition_columns)
 
     @cached_property
@@ -98,7 +98,7 @@ class TableSchema:
 
 @dataclass(frozen=True)
 class Incoming:
-    """What one change file brings, as far as its schema goes."""
+    """The schema facts of one change file."""
 
     path: str  # for messages, from the landing zone's top
     columns: tuple[Column, ...]  # that the file has, observed types, the marker and partition columns not among them
@@ -243,7 +243,7 @@ def _differences(known: Column, column: Column, incoming: Incoming) -> list[Diag
 
 
 def _way_out(known: Column, incoming: Incoming) -> str:
-    """What helps where a type is that of a column of NULLs (LZ-5.9)."""
+    """The help for a type mismatch that a column of NULLs causes (LZ-5.9)."""
     if incoming.untyped_nulls:
         return ""
     if any(column.type == VOID and folded(column.name) == folded(known.name) for column in incoming.columns):
@@ -293,7 +293,7 @@ def listed(names: Sequence[str]) -> str:
 def check_absent_columns(
     merged: Merged, incoming: Incoming, markers: Mapping[int, int], *, deletes_count: bool = False
 ) -> None:
-    """Hold what rows a file has, counted by effective marker, against the columns it lacks.
+    """Check a file's row counts, by effective marker, against the columns that it lacks.
 
     `deletes_count`: whether every file must have its not-null columns, as in text (LZ-6.5, LZ-6.8), be it a lone
     header; in Parquet only the keys of delete rows are read (LZ-4.6).
@@ -310,7 +310,7 @@ def check_absent_columns(
 
 
 def is_of_absent_columns(found: Diagnostic) -> bool:
-    """Whether a diagnostic tells of columns that a file lacks and nothing more: ME041 tells of the same (LZ-5.3)."""
+    """Whether a diagnostic reports only missing columns, which ME041 reports too (LZ-5.3)."""
     return found.code == "ME054" and dict(found.details)["new"] == _NONE
 
 
