@@ -239,7 +239,7 @@ class Finding(Part, frozen=True):
 
     @classmethod
     def of(cls, found: Diagnostic, *fields: object) -> Self:
-        """Make one of a diagnostic."""
+        """Convert from a diagnostic."""
         place = Location(found.path, found.row, found.column)
         facts = found.code, found.name, found.severity, found.message, found.help or None, place
         return cls(*facts, found.rules, dict(found.details), *fields)

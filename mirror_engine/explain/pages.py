@@ -239,7 +239,7 @@ class ExplainedCode(Part, frozen=True):
 
     @classmethod
     def of(cls, page: Explanation) -> Self:
-        """Make one of a page."""
+        """Convert from a page."""
         entry = page.definition
         return cls(
             code=page.code,

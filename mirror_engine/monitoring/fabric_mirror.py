@@ -76,14 +76,14 @@ class FabricTables(DeltaReader):
         return self.reader.history(table, limit=1, until=until)
 
     def latest_external_change(self, table: str, since: int, columns: str = "") -> int:  # noqa: ARG002 - as declared
-        """None: all are Fabric's."""
+        """Return None: every commit is Fabric's."""
         return -1
 
     def applied_since(self, table: str, snapshot: TableSnapshot, known: Progress | None) -> Applied:  # noqa: ARG002 - the same
         return self.applied.get(table, Applied())
 
     def make_durable(self, table: str, since: int) -> None:
-        """Do nothing: they are Fabric's."""
+        """Do nothing: the commits are Fabric's."""
 
 
 def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext:
@@ -204,7 +204,7 @@ def progress_of(
 
 
 def _applied(before: Applied, files: Iterable[Entry], *, is_sequential: bool) -> Applied:
-    """What is applied with these files, too."""
+    """The applied files, these ones included."""
     applied = {
         file.path: AppliedFile(file.etag if file.identity else "", "", _UNKNOWN_VERSION, 0, file.modified_ns)
         for file in files

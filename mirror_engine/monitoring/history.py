@@ -40,7 +40,7 @@ class Change(Part, frozen=True):
 
     @classmethod
     def of(cls, found: TableChange) -> Self:
-        """Make one of what the engine recorded."""
+        """Convert from a recorded change."""
         return cls(found.table.normalized, found.kind, found.reason or None, found.files, found.times, utc(found.at))
 
 

@@ -53,7 +53,7 @@ class MonitoringFiles:
             self._write_waiting()
 
     def settle(self) -> None:
-        """Write what no cycle writes soon; an error stops nothing."""
+        """Write pending changes that no cycle will write soon. Errors are ignored."""
         with suppress(StorageUnavailable, RootLocked):
             self._write_waiting()
 

@@ -109,7 +109,7 @@ def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one
 
 
 def notes(ignored: Iterable[Diagnostic], failure: str = "") -> str:
-    """What follows it: how many ignored paths look like data, and why the table is to be tried again."""
+    """Further sentences: how many ignored paths look like data, and why the table waits for a retry."""
     lost = sum(map(never_arrives, ignored))
     data = f"; {count(lost, 'ignored path')} with data" if lost else ""
     return data + (f"; last failure: {printable(failure)}" if failure else "")
@@ -158,10 +158,10 @@ def kind_of(state: TableState, *, is_stuck: bool) -> str:
 
 
 def lost_rows(found: Iterable[Found]) -> str:
-    """What is to be added for rows that went with a Delta table that others removed (ME069)."""
+    """The note on rows that were lost when others removed their Delta table (ME069)."""
     return "".join(f"; {each.coded_message}" for each in found)
 
 
 def ignored_data(paths: int) -> str:
-    """What is to be added where all have caught up."""
+    """The note on ignored data, for when all tables have caught up."""
     return f", but {count(paths, 'path')} with data {'is' if paths == 1 else 'are'} ignored" if paths else ""

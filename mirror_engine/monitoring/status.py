@@ -131,7 +131,7 @@ class TableStatus:
 
     @property
     def rows_lost(self) -> Sequence[Diagnostic]:
-        """Which rows went with its Delta table, that others removed (ME069)."""
+        """The rows that were lost when others removed its Delta table (ME069)."""
         return [found for found, _ in self.diagnostics if found.code == LOST_ROWS]
 
     @property
@@ -141,12 +141,12 @@ class TableStatus:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether the table cannot go on by itself, or lacks rows that the publisher landed."""
+        """Whether someone must act: the table cannot continue, or lacks rows that the publisher landed."""
         return needs_attention(self.state) or self.lost_files > 0 or self.would_reject is not None
 
     @property
     def urgency(self) -> Urgency:
-        """That of the state; `stuck` of one that failed, lost files or would halt, `idle` of one that ignored data."""
+        """The state's urgency; `stuck` if it failed, lost files or would halt, `idle` if it ignored data."""
         state: Urgency = (
             "stuck" if self.last_failure or self.lost_files or self.would_reject else URGENCY[type(self.state)]
         )
@@ -200,7 +200,7 @@ class MirrorStatus:
 
     @property
     def is_worked_on(self) -> bool:
-        """Whether pending files need no other engine: one is running, or Fabric mirrors it."""
+        """Whether pending files will be applied: an engine is running, or Fabric mirrors it."""
         return self.engine_running or self.fabric is not None
 
 

@@ -59,7 +59,7 @@ MAX_CHARACTERS = 100  # of one value of the partner events, which may be any tex
 
 
 class Partner(Part, frozen=True):
-    """How the publisher describes itself: text of its own, empty where it says nothing."""
+    """The publisher's description of itself: free text, empty if it is absent."""
 
     name: str
     source_type: str
@@ -67,7 +67,7 @@ class Partner(Part, frozen=True):
 
     @classmethod
     def of(cls, found: PartnerEvents) -> Self:
-        """Make one of `_partnerEvents.json`."""
+        """Convert from the content of `_partnerEvents.json`."""
         return cls(found.partner_name, found.source_type, found.source_version)
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class LeaseHolder(Part, frozen=True):
 
     @classmethod
     def of(cls, found: Holder) -> Self:
-        """Make one of a lease's content."""
+        """Convert from a lease's content."""
         return cls(found.host or None, found.process, utc(found.since), utc(found.renewed_at), not found.is_over)
 
     def __str__(self) -> str:
@@ -163,7 +163,7 @@ class TableSummary(TableReference, frozen=True):
 
     @classmethod
     def of_table(cls, found: TableStatus, *, engine_running: bool, **more: object) -> Self:
-        """Make one of what is known of a table."""
+        """Convert from a table's internal status."""
         own, columns, committed = found.own_diagnostic, found.columns, found.last_commit_at
         return cls.taken_from(
             found,
@@ -182,7 +182,7 @@ class TableSummary(TableReference, frozen=True):
 
     @property
     def applied(self) -> str:
-        """The watermark, or in how many partitions there are some."""
+        """The watermark, or the number of partitions that have one."""
         numbers = [*self.watermarks.values()]
         return f"{len(numbers)} partitions" if numbers[1:] else str(numbers[0]) if numbers else "-"
 
@@ -201,7 +201,7 @@ class StatusTable(TableSummary, frozen=True):
 
     @classmethod
     def of_status(cls, found: TableStatus, *, engine_running: bool) -> Self:
-        """Make one of what is known of a table."""
+        """Convert from a table's internal status."""
         ignored, counted = map(Finding.of, found.ignored), (CountedFinding.of(*each) for each in found.diagnostics)
         return cls.of_table(found, engine_running=engine_running, ignored=[*ignored], diagnostics=[*counted])
 
@@ -211,7 +211,7 @@ class StatusTable(TableSummary, frozen=True):
         return [file for file in self.files if file.state != "applied"]
 
     def is_noted(self, *, detailed: bool, by_fabric: bool) -> bool:
-        """Whether there is more to say than the list of tables has."""
+        """Whether it has more to report than its line in the list of tables."""
         if self.last_failure or self.columns or (by_fabric and self.fabric_error):
             return True
         if self.state == Unlisted.code:
@@ -223,7 +223,7 @@ class StatusTable(TableSummary, frozen=True):
         return self.state not in told
 
     def lines(self, *, detailed: bool) -> Lines:
-        """What is to be said of it: its state with the reason and help, and findings that this does not tell."""
+        """Its state with reason and help, and the findings that the state does not cover."""
         style = STATE_STYLES[self.urgency]
         state = [self.diagnostic.as_diagnostic] if self.diagnostic else []
         own, first = {found.as_diagnostic for found in self.ignored}, None
@@ -254,7 +254,7 @@ class StatusTable(TableSummary, frozen=True):
         yield from diagnostics((each for each in counted if each[0] not in own), f"{self.landing_folder}/")
 
     def _tells(self, found: Diagnostic) -> bool:
-        """Whether the sentence about the state tells of a finding: of the missing file."""
+        """Whether the sentence about the state covers a finding, such as a missing file."""
         return self.state == Blocked.code and f"{found.path}/{dict(found.details).get('name')}" == self.blocked_by
 
     def _numbers(self, *, detailed: bool) -> list[tuple[str, str]]:
@@ -297,7 +297,7 @@ class StatusSummary(Part, frozen=True):
 
     @classmethod
     def of_mirror(cls, found: MirrorStatus, **more: object) -> Self:
-        """Make one of what is known of a mirror."""
+        """Convert from a mirror's internal status."""
         beat, scan = found.last_heartbeat_at, found.next_scan_at
         return cls.taken_from(
             found,
@@ -321,7 +321,7 @@ class Status(StatusSummary, Result, frozen=True):
 
     @classmethod
     def of_status(cls, found: MirrorStatus) -> Self:
-        """Make one of what is known of a mirror."""
+        """Convert from a mirror's internal status."""
         tables = (StatusTable.of_status(each, engine_running=found.is_worked_on) for each in found.tables)
         return cls.of_mirror(found, tables=[*tables])
 

@@ -68,7 +68,7 @@ class SyncedTable(TableReference, frozen=True):
 
     @classmethod
     def of_run(cls, done: RunReport, table: TableName, default_schema: str) -> Self:
-        """Make one of a table of a report."""
+        """Convert from a table of the engine's report."""
         state, failure, ignored = done.states[table], done.failures.get(table), done.ignored.get(table, ())
         lost, own = done.lost.get(table, ()), getattr(done.states[table], "diagnostic", None)
         external = done.external.get(table)
@@ -89,7 +89,7 @@ class SyncedTable(TableReference, frozen=True):
 
     @property
     def is_noted(self) -> bool:
-        """Whether the report says more of it than that it has caught up."""
+        """Whether there is more to report than that it has caught up."""
         # the failure of the whole names unlisted ones
         is_well = self.state in {CaughtUp.code, Empty.code, Unlisted.code}
         return bool(not is_well or self.last_failure or self.lost or self.external_change or self.ignored)
@@ -143,7 +143,7 @@ class SyncReport(Result, frozen=True):
 
     @classmethod
     def of_run(cls, done: RunReport, default_schema: str) -> Self:
-        """Make one of what the engine reports; `default_schema` is that of tables outside a schema folder."""
+        """Convert from the engine's report; `default_schema` is that of tables outside a schema folder."""
         whole, failed = done.failures.get(None), {table for table in done.failures if table}
         is_stuck = {table: table in failed or needs_attention(state) for table, state in done.states.items()}
         kinds = Counter(kind_of(state, is_stuck=is_stuck[table]) for table, state in done.states.items())
@@ -167,7 +167,7 @@ class SyncReport(Result, frozen=True):
         return self.lines()
 
     def lines(self, *, verbose: bool = False) -> Lines:
-        """Dropped tables, what needs attention, what else became of tables, and what was applied.
+        """Dropped tables, tables that need attention, other changes, and what was applied.
 
         Files that were archived only with `verbose`.
         """
@@ -212,7 +212,7 @@ class SyncReport(Result, frozen=True):
 
 
 def changes_text(changes: Iterable[Change]) -> Lines:
-    """What became of tables besides the applied rows."""
+    """Changes of tables besides applied rows."""
     by_kind = groupby(changes, lambda each: (each.change, "" if each.change == "halted" else each.reason or ""))
     for (kind, reason), group in by_kind:
         found = [*group]
