@@ -67,7 +67,7 @@ class Conditions:
         )
 
     def check_write(self, present: Properties | None) -> None:
-        """Check a write to a path, which may be absent: PathAlreadyExists for `If-None-Match: *`, else `error`."""
+        """Check a write; raises PathAlreadyExists for `If-None-Match: *` on an existing path, otherwise `error`."""
         if present and self.if_none_match == ANY:
             raise StorageApiError(StorageErrorCode.PathAlreadyExists)
         self.check_present(present)
@@ -78,7 +78,7 @@ class Conditions:
             raise StorageApiError(self.error)
 
     def check_read(self, present: Properties) -> None:
-        """Check a read: NotModified where the client's copy is current, else `error`."""
+        """Check a read; raises NotModified if the client's copy is current, otherwise `error`."""
         if not self._matches(present):
             raise StorageApiError(self.error)
         if not self._is_newer(present):

@@ -176,7 +176,7 @@ class UndoLines(Result, frozen=True):
 
     @classmethod
     def of(cls, store: Path, path: str) -> Self:
-        """Make those of a STORE, for a shell with that PATH."""
+        """Make the lines for a STORE, for a shell with that PATH."""
         kept = [folder for folder in path.split(os.pathsep) if folder != str(StateFolder(store).programs)]
         unset = (f"unset {name}" for name in VARIABLES)
         return cls(str(store), [*unset, f"export PATH={shlex.quote(os.pathsep.join(kept))}"])
@@ -214,7 +214,7 @@ class StateFolder:
 
 
 def running(store: Path) -> ConnectionInfo | None:
-    """The emulator of a STORE, after waiting for one that is starting or ending; None where none runs.
+    """Return the emulator of a STORE, waiting while it starts or stops; None if none is running.
 
     TransientError where a process has held the STORE for `START_SECONDS` without connection info.
     """

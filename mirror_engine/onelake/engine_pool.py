@@ -170,7 +170,7 @@ class EnginePool:
         ]
 
     def status(self, item: Item) -> tuple[DatabaseStatus, str]:
-        """An item's status, and why its engine ended, or waits; `""` where it does not."""
+        """Return an item's status, and why its engine ended or waits (`""` if it does neither)."""
         engine = self._engine(item)
         with self._lock:
             is_new = engine.status is DatabaseStatus.INITIALIZED and self.clock.monotonic() < engine.ready_at
@@ -195,7 +195,7 @@ class EnginePool:
             return _unmet(mirror, status)
 
     def unfinished(self) -> list[tuple[str, UnmetCondition]]:
-        """What each item waits for, by its path."""
+        """List what each item waits for, with the item's path."""
         return [(item.path, unmet) for item in self.items.all() for unmet in self.unmet_conditions(item)]
 
     def add(self, item: Item) -> None:
@@ -250,7 +250,7 @@ class EnginePool:
                 engine.end()
 
     def throttle(self, item: Item, seconds: float) -> None:
-        """Let an item's engine wait for so long after its current commit; what lands meanwhile is applied then."""
+        """Pause an item's engine after its current commit for some time; what lands meanwhile is applied afterwards."""
         engine = self._engine(item)
         with self._lock:
             until = fabric_files.dotnet(self.clock() + seconds).partition(".")[0]
@@ -309,7 +309,7 @@ class EnginePool:
         return self.clock.monotonic() < engine.throttled_until
 
     def _marker(self, item: Item) -> Mapping[str, Any] | None:
-        """What keeps an item Stopped, Paused or Initialized across restarts, with the schema its tables have."""
+        """The marker that keeps an item Stopped, Paused or Initialized across restarts, with its tables' schema."""
         with suppress(FileNotFoundError):
             marker: Mapping[str, Any] = json.loads((self._root(item) / _MARKER).read_text(encoding="utf-8"))
             return marker

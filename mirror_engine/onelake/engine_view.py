@@ -25,12 +25,12 @@ class FileHistory:
         self._continued: dict[str, tuple[str, ...]] = {}
 
     def note_replaced(self, path: str, identity: str, by: str) -> None:
-        """Let the engine know which file another one, by its identity, takes the place of."""
+        """Record that one file, by its identity, replaces another."""
         self._replaced[path, by] = identity
         _forget_oldest(self._replaced)
 
     def note_continued(self, identity: str, by: str) -> None:
-        """Let the engine know that a file is about to go on under another identity, as after a flush."""
+        """Record that a file is about to get another identity, as after a flush."""
         self._continued[by] = (*self._continued.get(identity, ()), identity)
         _forget_oldest(self._continued)
 

@@ -97,7 +97,7 @@ class _Operations:
         return result
 
     def _is_deferred(self, name: str) -> bool:
-        """Whether this call is answered with 202: in `mixed` every other call of an operation, and its first."""
+        """Whether this call is answered with 202. In mode `mixed`: the first, third, fifth … call of an operation."""
         if self._mode != "mixed":
             return self._mode == "always"
         self._calls[name] += 1
@@ -153,7 +153,7 @@ class _Operations:
         return {"value": []}
 
     def list_items(self, workspace: Workspace, query: Mapping[str, str]) -> dict[str, Any]:
-        """Each database after its SQL endpoint of the same name, as Fabric lists them."""
+        """List each database after its SQL endpoint of the same name, as Fabric does."""
         found: list[dict[str, Any]] = []
         for item in self._items.items(workspace):
             database = _item_json(item)
@@ -338,7 +338,7 @@ def _operation_headers(operation_id: str) -> dict[str, str]:
 
 
 def _utc(seconds: float = 0.0) -> str:
-    """The time in so many seconds."""
+    """The UTC time some seconds from now."""
     return f"{dotnet(time.time() + seconds)}Z"
 
 

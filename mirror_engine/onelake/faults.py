@@ -96,7 +96,7 @@ async def with_faults(lake: Lake, request: LakeRequest, handler: Handler, name: 
 
 
 def _names(lake: Lake, request: LakeRequest, name: str) -> set[str]:
-    """By which fault rules know a request: an append that flushes has two names."""
+    """Names of a request in fault rules; an append that flushes has two."""
     if name == "create" and request.query["resource"].lower() == "directory":
         return {"folder"}
     if name == "delete":
@@ -180,7 +180,7 @@ _MATCHERS = {
 
 @dataclass(frozen=True)
 class _Fault:
-    """A fault: what injects it, into which operations, its own options, their defaults, how many requests get it."""
+    """A kind of fault: injector, affected operations, options with their defaults, and how many requests get it."""
 
     inject: Callable[[FaultRule, Handler, Lake, LakeRequest], Awaitable[Response]]  # gets what would answer otherwise
     operations: Collection[str] | None = None

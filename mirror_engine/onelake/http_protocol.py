@@ -80,7 +80,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def waiting_seconds(self) -> float:
-        """For how long the client has made no progress; 0 where it waits for an answer, endless after its last one."""
+        """Seconds without progress of the client: 0 while it waits for an answer, infinite after its last one."""
         if self._is_refused or self._is_ending:
             return math.inf
         is_in_body = not self._is_complete and not self._is_in_head
@@ -98,7 +98,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.send_400_response("The request's head or trailers are too long.")
 
     def send_400_response(self, msg: str) -> None:
-        """Answer 400; where another answer is on its way, or this request's has begun, end the connection alone.
+        """Answer 400. If an answer is already in progress, only close the connection.
 
         What the client still sends is dropped for a moment: a reset would take the answer from it.
         """
@@ -114,7 +114,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._start_timer(REFUSED_SECONDS, self.transport.close)
 
     def _close(self, cycle: RequestResponseCycle) -> None:
-        """Close the connection after an answer; while the body is arriving, once it has: else it would be reset."""
+        """Close the connection after an answer; if a body is still arriving, wait for its end to avoid a reset."""
         is_arriving = not (self._is_complete or self._is_in_head)
         if is_arriving and cycle is self.cycle and cycle.response_complete:
             self._is_ending = True
@@ -123,7 +123,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _end_writing(self) -> None:
-        """Let the client see that nothing more comes; TLS cannot."""
+        """Signal the end of the output to the client; TLS cannot."""
         if self.transport.can_write_eof():
             self.transport.write_eof()
 

@@ -67,7 +67,7 @@ class Lake:
     # Reading
 
     def find(self, address: Address) -> Properties | None:
-        """Properties of a file or folder; None where it is absent, PathNotFound for a link: it is not replaced."""
+        """Return properties of a file or folder; None if absent. PathNotFound for a link, which is not replaced."""
         entry = self.storage.stat(address.path)
         if entry and entry.kind is Kind.OTHER:
             raise StorageApiError(StorageErrorCode.PathNotFound)
@@ -325,7 +325,7 @@ class Lake:
                 return after
 
     def _has(self, address: Address, parts: Mapping[int, StagedFile]) -> bool:
-        """Whether a file has these parts already, as after a flush whose response was lost."""
+        """Whether a file already contains these parts, as after a flush whose response was lost."""
         _, reader = self.read(address)
         with reader:
             for start, part in parts.items():
@@ -407,7 +407,7 @@ class Lake:
         return self._commits[hash(address.path) % COMMIT_LOCKS]
 
     def _now(self) -> int:
-        """Never the same time twice: with the identity it makes the ETag."""
+        """Return the time, never the same twice: with the identity it makes the ETag."""
         self._last_ns = max(self.clock(), self._last_ns + 1)
         return self._last_ns
 

@@ -41,7 +41,7 @@ _FIRST_ERROR, _NOT_FOUND = 400, 404
 
 
 def rejection(scope: Scope, status: int, code: str, message: str, **headers: str) -> Response:
-    """An error in the form of the addressed service, which closes the connection: a body may be arriving."""
+    """An error in the form of the addressed service. Closes the connection, because a body may be arriving."""
     request = LakeRequest.of(Request(scope))
     form = fabric_error if request.host == FABRIC else partial(error_response, request)
     if request.host.endswith(TABLE):
@@ -130,7 +130,7 @@ class Gate:
                 await rejection(scope, *rejected)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Why the application does not get a request; None where it does."""
+        """Why a request is not passed to the application; None if it is."""
         host, secret = host_of(scope["headers"]), self.listening.token
         if host is None:
             return rejection(scope, 400, "InvalidHeaderValue", "A request needs exactly one Host header.")
@@ -163,7 +163,7 @@ class Gate:
 
 
 def _lacking(scope: Scope) -> tuple[int, str] | None:
-    """How Azure rejects a request that is served here: a write without its length, a DFS list without `recursive`."""
+    """Azure's rejection of a request that is served here: a write without length, a DFS list without `recursive`."""
     query = scope["query_string"].lower()
     if scope["method"] in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
         return 411, "MissingContentLengthHeader"
@@ -173,7 +173,7 @@ def _lacking(scope: Scope) -> tuple[int, str] | None:
 
 
 def _is_answer(request: LakeRequest, status: int, code: str) -> bool:
-    """Whether a rejection is what a client asks for, so that nothing is wrong.
+    """Whether a rejection is an expected answer, so that nothing is wrong.
 
     A path to read or delete is absent; a file to read ends before the range, or is another version than the one asked
     for. A path to create is there: with a condition (`If-None-Match: *`), or a folder, which clients create before they
@@ -211,7 +211,7 @@ def _carries(scope: Scope, secret: str) -> bool:
 
 
 def _is_same_origin(scope: Scope) -> bool:
-    """Whether a request comes from no page, or from one of its own host."""
+    """Whether a request comes from no page or from a page of its own host."""
     origins = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"origin"]
     hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
     try:
@@ -221,7 +221,7 @@ def _is_same_origin(scope: Scope) -> bool:
 
 
 class _Body:
-    """A request's body, bounded in size and in the time that the client takes for it; the server's own is free."""
+    """A request's body, limited in size and in the time to send it. The server's own delays do not count."""
 
     def __init__(self, receive: Receive) -> None:
         self.is_read = False  # whether it was asked for

@@ -20,7 +20,7 @@ LongRunning = Literal["mixed", "always", "never"]  # which calls of Fabric's RES
 
 @dataclass
 class EmulatorOptions:
-    """How the emulator differs from OneLake; by default not at all."""
+    """Deliberate differences of the emulator from OneLake; none by default."""
 
     allow_managed_folder_changes: bool = False  # let clients create, rename and delete managed folders
     allow_bare_names: bool = False  # let paths name an item by its display name alone
@@ -61,13 +61,13 @@ class EmulatorOptions:
             self.faults = [*self.faults, *rules]
 
     def apply(self, rule: FaultRule) -> None:
-        """Let a rule of mirrored databases or of time act; others wait for their requests."""
+        """Apply a rule on mirrored databases or time; other rules wait for their requests."""
         if rule.operations == ():
             self.on_fault(rule.text, "", "")
             self.hold(rule)
 
     def restart(self, lead_seconds: float) -> None:
-        """Return to the first rules, unused, and to a clock that is ahead by so much."""
+        """Restore the initial rules, unused, with the clock this many seconds ahead."""
         self.faults = [rule.unused() for rule in self._first]
         self.clock.lead_seconds = lead_seconds
         self.history = FileHistory()

@@ -47,7 +47,7 @@ class RefusedError(Exception):
 
 
 async def addresses(host: str, port: int, passed: Sequence[PassedHost]) -> Sequence[str]:
-    """Where a host is reached, as far as it may be; RefusedError, OSError."""
+    """Resolve a host to its permitted addresses; RefusedError, OSError."""
     if is_production(host):
         raise RefusedError(PRODUCTION)
     matching = [each for each in passed if each.port in {None, port} and fnmatchcase(host, each.host)]
@@ -60,7 +60,7 @@ async def addresses(host: str, port: int, passed: Sequence[PassedHost]) -> Seque
 
 
 def _is_public(text: str) -> bool:
-    """Whether an address is the Internet's, in no form one of this machine, its network or its cloud's host."""
+    """Whether an address is public: no form of an address of this machine, its network or its cloud's host."""
     address = ip_address(text)
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped:
@@ -71,7 +71,7 @@ def _is_public(text: str) -> bool:
 
 
 async def _receive(connection: socket.socket) -> tuple[str, str, bool]:
-    """A request's method and target, and whether its version has tunnels; RefusedError where more follows the head."""
+    """Read a request's method, target and whether its version has tunnels; RefusedError, also for further bytes."""
     target, is_complete, size = bytearray(), asyncio.Event(), 0
     parser = httptools.HttpRequestParser(SimpleNamespace(on_url=target.extend, on_headers_complete=is_complete.set))
     while not is_complete.is_set():

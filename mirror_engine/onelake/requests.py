@@ -103,7 +103,7 @@ class LakeRequest:
         return Conditions.of(self.headers)
 
     def flag(self, name: str) -> bool:
-        """A query parameter that is true or false, as without it; else InvalidQueryParameterValue."""
+        """A boolean query parameter, false by default; InvalidQueryParameterValue."""
         text = self.query.get(name, "").lower()
         if text not in {"", "true", "false"}:
             raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, f"{name} is neither true nor false.")
@@ -241,7 +241,7 @@ class Documents:
 
     @asynccontextmanager
     async def read(self, body: AsyncIterator[bytes], max_bytes: int = MAX_TEXT_BYTES) -> AsyncIterator[bytearray]:
-        """A body, whose turn it is until the block ends and empties it; RequestBodyTooLarge, ServerBusy."""
+        """Read a body within its turn; when the block ends, the body is emptied. RequestBodyTooLarge, ServerBusy."""
         content = bytearray()
         try:
             async for chunk in body:

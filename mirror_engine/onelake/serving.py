@@ -105,7 +105,7 @@ class Services:
         return page.app if page and page.answers(Request(scope)) else self._onelake
 
     def _by_path(self, scope: Scope) -> ASGIApp | None:
-        """The service besides OneLake and the page that a path is of."""
+        """The service for a path, apart from OneLake and the page."""
         for app, routes in ((self._entra, self._entra.routes), (self._tables, self._table_routes)):
             if any(route.matches(scope)[0] is not Match.NONE for route in routes):
                 return app
@@ -166,7 +166,7 @@ class Server:
         self.plan.options.clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
     def poll(self) -> bool:
-        """Let the default item's engine scan its landing zone, and wait for it; False where none runs, or it waits."""
+        """Scan the landing zone of the default item, and wait for its engine; False if it does not run, or waits."""
         return self._engines.poll(self.item)
 
     def unfinished(self) -> list[tuple[str, UnmetCondition]]:

@@ -42,7 +42,7 @@ NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EEXIST})
 
 
 class StagedFile:
-    """A private file on the store's file system, at no client's path until it is published.
+    """A private file on the store's file system; no client sees it until it is published.
 
     One thread writes it at a time; leaving the `with` discards it unless it `is_kept`. Every method raises
     `StorageUnavailable` when the disk fails. `account` takes its bytes, and takes them back when it is discarded.
@@ -110,7 +110,7 @@ class LocalStore(LocalStorage):
     """
 
     def entries(self, folder: str, is_due: Callable[[str], bool]) -> Iterator[Entry] | None:
-        """List entries with due names in order, looked up as they are taken; None where there is no folder."""
+        """List entries with matching names in order, looked up lazily; None if there is no folder."""
         parts = parts_of(folder)
         with os_errors("list", folder), self._folder(parts) as opened:
             if opened is None:
@@ -310,7 +310,7 @@ class Uploads:
 
     @contextmanager
     def taken(self, key: str) -> Iterator[dict[Any, StagedFile]]:
-        """All parts of an upload: discarded afterwards, or put back where that failed, but for those sent again."""
+        """Take all parts of an upload. They are discarded afterwards; on failure, put back unless sent again."""
         with self._lock:
             upload = self._uploads.pop(key, None)
         parts = upload.parts if upload else {}
@@ -334,7 +334,7 @@ class Uploads:
                     del parts[name]
 
     def move(self, key: str, to: str) -> None:
-        """Let what was sent meanwhile for a file go on with its successor."""
+        """Move parts that were sent meanwhile for a file to its successor."""
         with self._lock:
             if upload := self._uploads.pop(key, None):
                 self._uploads[to] = upload
@@ -351,7 +351,7 @@ class Uploads:
 
 
 def _length(block_id: str) -> int:
-    """Of Base64 without its padding: by it the length of what was encoded is known."""
+    """Length of Base64 without padding, from which the decoded length follows."""
     return len(block_id.rstrip("="))
 
 

@@ -33,7 +33,7 @@ ALL = "*"
 
 @dataclass(frozen=True)
 class _Stream:
-    """A part of a table's rows: data files of one version. Its log is opened again, as it takes memory."""
+    """Part of a table's rows: data files of one version. The log is reopened for each read to save memory."""
 
     place: tuple[str, str, str]  # item, schema and table
     folder: TablePath

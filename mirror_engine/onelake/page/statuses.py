@@ -72,7 +72,7 @@ class StatusCache:
     def rows(
         self, item: ShownItem, table: TableStatus, newest: HistoryEntry, made: Callable[[SortedRows], _Made]
     ) -> _Made:
-        """What is made of some rows of a table at its newest commit; they are read once a version, and not kept.
+        """Convert rows of a table's newest commit. They are read once per version and not kept.
 
         Raises:
             MirrorError: they cannot be read.
