@@ -129,7 +129,7 @@ def at_once(
 
 
 def look_again(storage: Storage, path: str, listed: Entry, *, was_read: bool = True) -> Entry | None:
-    """Return the entry of a file that was opened as `listed`; None where it was replaced or removed since.
+    """Return the entry of a file opened as `listed`; None if it was replaced or removed since.
 
     A store is asked only about a file that could not be read: what it read was that version. Raises
     `StorageUnavailable`.
@@ -203,7 +203,7 @@ def joined(folder: str, name: str) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name is valid UTF-8; names on a local disk may be others."""
+    """Whether a name is valid UTF-8; a local disk allows other names."""
     try:
         name.encode()
     except UnicodeEncodeError:

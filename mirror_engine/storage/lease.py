@@ -53,12 +53,12 @@ class Holder:
         return clock.date() - self.renewed_at
 
     def is_live(self, clock: Clock) -> bool:
-        """Whether it was renewed lately, by this machine's clock; to show, and to refuse, never to take the lease."""
+        """Whether it was renewed recently by this machine's clock: for display and refusals, not for taking it."""
         return not self.is_over and self.age_seconds(clock) < EXPIRE_SECONDS
 
 
 def holder_of(version: StoredVersion | None) -> Holder | None:
-    """Return who holds a lease, or held it last; None without a lease. One that cannot be read is a stranger's."""
+    """Return the current or last holder of a lease; None without a lease. An unreadable lease is a stranger's."""
     if version is None:
         return None
     try:
@@ -85,7 +85,7 @@ class Lease:
         self._thread = threads().start(self._keep, "lease")
 
     def check(self) -> None:
-        """Make certain that this engine holds the lease, by a renewal where the last one is too old.
+        """Ensure that this engine holds the lease; renews it if the last renewal is too old.
 
         Raises:
             RootLocked: another engine took it.
@@ -115,7 +115,7 @@ class Lease:
 
     @property
     def _age_seconds(self) -> float:
-        """Of the last renewal; the monotonic clock stops while a machine sleeps, the other may be set back."""
+        """Age of the last renewal, the greater of two clocks': monotonic stops in sleep, the date may be set back."""
         monotonic, wall = self._renewed
         return max(self._clock.timer() - monotonic, self._clock.date() - wall)
 
@@ -194,7 +194,7 @@ def lease_file(root: StoreUrl) -> ConditionalFile:
 
 
 def last_id(memory: Path) -> str | None:
-    """Return the id of the lease that was last taken from this machine; None if there was none."""
+    """Return the id of the lease last taken from this machine; None if there was none."""
     try:
         return memory.read_text(encoding="utf-8", errors="replace") or None  # cut off when the machine failed
     except FileNotFoundError:

@@ -163,7 +163,7 @@ class Listing(ReadOnly):
         return self._store.scan(folder)
 
     def _in_archive(self, archive: str) -> Storage:  # noqa: ARG002 - that of any one
-        """What knows an archive's content."""
+        """The storage that lists an archive."""
         return self._store
 
     def _found(self, folder: str) -> Mapping[str, Entry] | None:
@@ -196,7 +196,7 @@ class Listing(ReadOnly):
 
 
 def archive_of(path: str, above: int = 0) -> str:
-    """Return the archive that a path is in, or is, without looking at so many parts above it; `""` for none."""
+    """Return the archive that contains a path, or is it, ignoring the first `above` parts; `""` for none."""
     parts = path.split("/")
     at = next((number for number, part in enumerate(parts[above:], above + 1) if part in ARCHIVES), 0)
     return "/".join(parts[:at])
@@ -208,7 +208,7 @@ def folder_entry(path: str) -> Entry:
 
 
 class Cache:
-    """Contents by name in a folder of this machine; the oldest give way to new ones."""
+    """A cache of file contents in a local folder; the oldest are evicted."""
 
     def __init__(self, folder: Path, max_bytes: int = MAX_CACHED_BYTES) -> None:
         self._folder, self._max_bytes = folder, max_bytes
@@ -242,7 +242,7 @@ class Cache:
 
 
 class FolderOfStore(Listing):
-    """A folder of a store as it is now; an archive in it is listed where it is asked for.
+    """A folder of a store in its current state; an archive in it is listed only on demand.
 
     Each range of each version of a file is downloaded once.
 

@@ -167,7 +167,7 @@ class ObjectStorage(StoreStorage):
             self._delete([path])
 
     def _is_moved(self, target: str, only: Entry | None) -> bool:
-        """Whether a source that is gone was moved before; any other one counts so."""
+        """Whether a missing source was already moved; without a listed version, it counts as moved."""
         moved = self._head(target) if only else None
         return only is None or (moved is not None and moved["size"] == only.size)
 
@@ -271,7 +271,7 @@ class ConditionalFile:
         return StoredVersion(content, meta["e_tag"] or "", meta["last_modified"].timestamp(), meta["version"])
 
     def write(self, content: bytes, before: StoredVersion | None) -> StoredVersion | None:
-        """Replace a version, or make the file where `before` is None; returns None where it is another by now.
+        """Replace a version, or create the file if `before` is None; returns None if it changed since.
 
         After a lost answer it may be this very write that made it another one: `read` says so.
         """
@@ -313,7 +313,7 @@ def store_errors(operation: str, path: str, url: StoreUrl, *, is_conditional: bo
 
 
 def of_store(found: ObjectMeta) -> ObjectMeta:
-    """Refuse an answer without an ETag with ValueError: it is a proxy's, or the login page of a network."""
+    """Raise ValueError for an answer without an ETag: it comes from a proxy or a login page."""
     if not found["e_tag"]:
         raise ValueError("no ETag")
     return found

@@ -179,7 +179,7 @@ class RangedReader(io.RawIOBase):
         self._at, self._chunk_at, self._chunk, self._ahead = 0, 0, first, FIRST_BYTES
 
     def buffered(self) -> BinaryIO:
-        """Return this as callers of `open` want it."""
+        """Wrap the reader in a buffer, as callers of `open` expect."""
         return cast("BinaryIO", io.BufferedReader(self))
 
     def readable(self) -> bool:

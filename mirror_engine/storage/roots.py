@@ -30,7 +30,7 @@ MAX_NEAR = 3  # ROOTs that a message names
 
 
 def state_folder(place: Place) -> Path:
-    """Return the folder that holds the engine's own folder: ROOT itself, or one of this machine for a ROOT in a store.
+    """Return the folder for the engine's own files: in ROOT, or on this machine if ROOT is in a store.
 
     `MIRROR_ENGINE_STATE` names the folder in which those are made.
     """
@@ -67,7 +67,7 @@ def zone_alike(place: Place) -> str:
 
 
 def check_place(folder: Place) -> None:
-    """Reject a folder of a ROOT, which may not exist yet: it is no ROOT itself, nor a STORE of the emulator.
+    """Reject a folder inside a ROOT, existing or not: it cannot be a ROOT or a STORE of the emulator.
 
     Raises:
         UsageError: it is in a landing zone, or its parent is a ROOT, or a `Path` made of a URL.
@@ -128,13 +128,13 @@ def check_root(root: Place, *, may_be_empty: bool = False) -> None:
 
 
 def pasted(folder: Place | str) -> str:
-    """A folder as a word of a command line for a shell; one whose name begins with a dash is no option."""
+    """Quote a folder for a shell, so that a leading dash is not taken for an option."""
     text = str(folder)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def check_store(store: Path) -> None:
-    """Reject a ROOT, a workspace, and a folder new to the emulator in which some `WORKSPACE/ITEM` is something else.
+    """Reject a STORE that is a ROOT or a workspace, or is new to the emulator and has other content.
 
     Raises:
         UsageError: a folder in it would be served as a mirrored database, and get folders of one.
