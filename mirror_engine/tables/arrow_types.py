@@ -51,7 +51,7 @@ def delta_type(arrow: pa.DataType) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's SQL takes it, whatever is in it."""
+    """Quote a name for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -107,7 +107,7 @@ class FileRows:
 
 
 def accounted_bytes(landed: Entry, row_count: int) -> int:
-    """What a file counts for where a bound is on the bytes of a batch."""
+    """The bytes that a file adds to the limit of a batch."""
     return max(landed.size, row_count * MIN_ACCOUNTED_ROW_BYTES)
 
 
@@ -287,7 +287,7 @@ class DeltaReader(Protocol):
         """
 
     def rows(self, table: str, **choice: Unpack[RowChoice]) -> pa.Table | None:
-        """Rows that are chosen; None where there is no such table.
+        """Return the chosen rows; None if there is no such table.
 
         Raises:
             UsageError: the table has no such version.
@@ -306,7 +306,7 @@ class DeltaReader(Protocol):
         """
 
     def make_durable(self, table: str, since: int) -> None:
-        """Bring every commit after a version to the disk: one that was found, not made by `apply`, may not be there.
+        """Fsync every commit after a version: one that `apply` did not make may not be on the disk.
 
         Idempotent.
 
@@ -373,7 +373,7 @@ class DeltaCommitter(Protocol):
         """
 
     def take_back(self, table: str, generation: str) -> None:
-        """Remove the newest commit if it is of a generation whose table was dropped, and another one made in its place.
+        """Remove the newest commit if its generation was dropped and another table was made in its place.
 
         For one that lost the lease while it committed (LZ-4.18): all other commits may be another engine's. On a disk
         nobody can lose it.

@@ -73,7 +73,7 @@ class Value(NamedTuple):
 
 
 def plain_footer(footer: bytes, kept_keys: Collection[bytes]) -> bytes:
-    """A footer without what would outlive the check of its file's rows.
+    """Rewrite a footer without metadata that would outlive the check of its file's rows.
 
     Bounds are said to be by the types' own order, so that Arrow shows all of them. Each chunk is said to hold plain
     values, as its dictionary does, so that no reader looks for a value in a dictionary alone.
@@ -108,7 +108,7 @@ def plain_footer(footer: bytes, kept_keys: Collection[bytes]) -> bytes:
 
 
 def by_converted_types(footer: bytes) -> bytes:
-    """The schema of a footer as readers see it that go by converted types alone."""
+    """The schema of a footer for readers that know converted types only."""
     file = read_struct(footer, last=SCHEMA)
     for element in file[SCHEMA].data:
         element.pop(LOGICAL_TYPE, None)
@@ -136,7 +136,7 @@ def _make_plain(metadata: Struct, element: Struct) -> None:
 
 
 def check_pages(file: BinaryIO, footer: bytes) -> None:
-    """Hold the headers of all pages of flat columns against their plain footer: readers differ in what they go by.
+    """Check all page headers of flat columns against their plain footer, because readers use different ones.
 
     Raises:
         ValueError: pages do not fill their chunk, hold another number of values than it or its group, or are encoded in

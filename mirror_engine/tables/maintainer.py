@@ -79,7 +79,7 @@ def _count_parquet(folder: TablePath) -> int:
 
 
 def _sweep(folder: TablePath, retention_hours: float) -> None:
-    """Delete what VACUUM leaves, once it is as old: unfinished files of a killed process, change data."""
+    """Delete what VACUUM leaves, once it is past the retention: unfinished files of a killed process, change data."""
     unfinished = (
         file
         for file in folder.rglob("*#[0-9]*")

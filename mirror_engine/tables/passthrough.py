@@ -146,7 +146,7 @@ class PassthroughReader:
         context: ReadContext,
         is_full: Callable[[int, int, Entry], bool],
     ) -> Iterator[_Verification]:
-        """Begin to verify files, each against the context after the one before, which its footer says."""
+        """Start verifying files, each in the context after the previous one, which that file's footer gives."""
         size = 0
         for count, file in enumerate(files):
             if is_full(count, size, file):
@@ -197,7 +197,7 @@ class PassthroughReader:
         return verified
 
     def _plain_reason(self, request: ReadRequest) -> str:
-        """What needs no look into the file."""
+        """The reason against a file that its listing and metadata already show."""
         reasons = {
             "passthrough is off": not self.config.passthrough,
             "it is delimited text": request.folder.metadata.is_text,
@@ -283,7 +283,7 @@ def _known(found: str | TransientError) -> Future[FileRows | str]:
 
 
 def _or_reason(look: Callable[[], T]) -> T | str:
-    """What a look at a file finds; else why the file is not eligible, in words."""
+    """Return the result of a check; if the file is not eligible, the reason in words."""
     try:
         return look()
     except NotEligible as error:
@@ -347,7 +347,7 @@ class _ChunkFacts:
 
 
 def _extremes(cells: pa.Array) -> tuple[Any, Any]:
-    """The lowest and the highest value of cells, not all of which are NULL; NaN, if there is any.
+    """The lowest and the highest non-NULL value of cells that have one; NaN if there is any.
 
     NumPy takes a tenth of Arrow's time for numbers that have an own type, and finds NaN in the same pass.
     """
@@ -462,7 +462,7 @@ def _check_chunk(column: Column, chunk: Any, facts: _ChunkFacts) -> None:  # noq
 
 
 def _holds(low: Any, high: Any, facts: _ChunkFacts, word: str) -> bool:  # noqa: ANN401 - as the physical type has it
-    """Whether these are the extremes that were read; those of long values may be shortened, and bound them."""
+    """Whether stated bounds equal the extremes that were read; shortened bounds of long values must enclose them."""
     if facts.lowest is None:
         return False
     if word in {"string", "binary"}:

@@ -79,7 +79,7 @@ class LogWriter(LogMaintainer, DeltaWriter):
 
     @abstractmethod
     def tidy(self, table: str, log: DeltaLog, version: int) -> None:
-        """Put small data files together now and then, in a commit of its own after the batch's; raises nothing.
+        """Merge small data files occasionally, in a separate commit after the batch's. Raises nothing.
 
         `version` is that of the batch's commit, which the log does not have yet.
         """
@@ -192,7 +192,7 @@ class LogWriter(LogMaintainer, DeltaWriter):
 
 
 def _refuse_misread(table: str, folder: TablePath) -> None:
-    """Refuse a new table in a store whose name deltalake would decode, and so take for another one's."""
+    """Refuse a new table in a store if deltalake would decode its name and so confuse it with another one."""
     if isinstance(folder, StorePath) and unquote(folder.path) != folder.path:
         raise CommitFailed(
             f"{table}: a table in a store cannot have a name that reads as percent-encoded",

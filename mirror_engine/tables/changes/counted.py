@@ -88,7 +88,7 @@ class CountedChanges:
 
     @cached_property
     def fate(self) -> Markers:
-        """Per code, the role by which the table's rows go; INSERT where they stay."""
+        """Per code, the role that removes the table's rows; INSERT if they stay."""
         fate = np.full(len(self.prior), Role.INSERT, dtype=np.int8)
         goes = self.net.role != Role.INSERT
         fate[self.codes[self.net.position[goes]]] = self.net.role[goes]
@@ -96,7 +96,7 @@ class CountedChanges:
 
     @property
     def roles(self) -> frozenset[Role]:
-        """Which roles occur; every copy is a row of the role INSERT, whatever it is a copy of."""
+        """The roles that occur; every copy counts as INSERT."""
         copied = {Role.INSERT} if np.any(self.net.copies) else set()
         return frozenset({*map(Role, np.unique(self.net.role[self.net.role != Role.INSERT]).tolist()), *copied})
 
@@ -165,7 +165,7 @@ def in_threads(log: DeltaLog, call: Callable[[DataFile], T], files: Sequence[Dat
 def _by_number(
     log: DeltaLog, index: KeyIndex | None, lookup: _Lookup, gone: dict[str, Integers], file: DataFile
 ) -> tuple[Integers, Integers]:
-    """Codes of wanted keys that a data file holds, and the rows that hold them; notes which of its rows are gone."""
+    """Find wanted keys in a data file: their codes and row numbers. Notes which of its rows are gone."""
     found = index.find(log, file, lookup.column, lookup.ascending) if index else None
     codes, rows = (lookup.order[found[0]], found[1]) if found else _scanned(log, lookup, file)
     marked = marks(log, file) if len(rows) else None
@@ -235,7 +235,7 @@ class _Lookup:
 def _by_value(
     log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table, gone: dict[str, Integers]
 ) -> Iterator[tuple[Integers, Integers, Integers]]:
-    """Codes of wanted keys that a table holds, each with its file's place and the row's number; code n is row n's.
+    """Find wanted keys in data files: codes (code n is row n of `wanted`), places of files and row numbers.
 
     Notes which rows of the files are gone.
     """
@@ -297,7 +297,7 @@ def tables_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def without_absent_keys(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
-    """The same net changes, now that it is known which keys the table holds: only those match, and none inserts.
+    """Specialize net changes to the keys that the table holds: only these match, and none of them inserts.
 
     Of a key it lacks a delete does nothing, `SET` inserts, `SET_ONLY` leaves its copies; of one it holds `SET` is
     `SET_ONLY`. So a batch whose keys are all new is an append, and one of held keys only needs no insert clause.
@@ -327,7 +327,7 @@ def taken_rows(batch: ChangeBatch, taken: Integers) -> Iterator[tuple[pa.RecordB
 
 
 def in_schema(rows: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
-    """The same rows with all columns of a table; those that they lack are NULL."""
+    """Return rows with all columns of a table; missing columns are NULL."""
     fields = arrow_schema(schema.columns)
     present = set(rows.schema.names)
     cells = [

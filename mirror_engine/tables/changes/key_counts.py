@@ -47,7 +47,7 @@ class ChangeEffects(MatchCounts):
 
 
 class KeyCounts:
-    """How many rows a table has of each key; 12 bytes a key, 8 where each comes once.
+    """Number of rows per key of a table; 12 bytes a key, 8 if each key occurs once.
 
     Rows that came before keys were declared have none.
     """
@@ -128,7 +128,7 @@ class KeyCounts:
         return rows
 
     def _take(self, distinct: Hashes, rows: Integers) -> None:
-        """These keys now have that many rows each."""
+        """Set the number of rows of these keys."""
         before = self._keys
         rows_before = np.ones(len(before), dtype=np.int32) if self._rows is None else self._rows
         others = np.ones(len(before), dtype=np.bool_)
@@ -205,7 +205,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> tuple[Hashes, NDArray[np.bool_]]:
 
 
 def _as_if_valid(part: pa.Array) -> pa.Array:
-    """The same values; where there is none, what lies in its place."""
+    """Drop the validity bitmap; NULLs show the bytes in their place."""
     return pa.Array.from_buffers(part.type, len(part), [None, *part.buffers()[1:]], offset=part.offset)
 
 

@@ -55,7 +55,7 @@ class KeyIndex:
         self._lock = threading.Lock()
 
     def find(self, log: DeltaLog, file: DataFile, column: str, wanted: Integers) -> tuple[Integers, Integers] | None:
-        """Look up distinct keys, as `exact_numbers` gives them, ascending; few keys make an index where there is none.
+        """Look up distinct keys, ascending as from `exact_numbers`. Builds a missing index if the keys are few.
 
         Returns places in `wanted` and row numbers, of one length; None where a scan of the file is quicker.
         """
@@ -101,7 +101,7 @@ class KeyIndex:
             passing.unlink(missing_ok=True)
 
     def _make_room(self, wanted: int) -> None:
-        """Keep what was used last, as much as fits besides so many bytes; what a killed process left goes, too."""
+        """Evict least recently used indexes until so many bytes fit, and leftovers of killed processes."""
         left = wanted
         for entry in sorted(self._folder.iterdir(), key=lambda entry: entry.stat().st_mtime_ns, reverse=True):
             left += entry.stat().st_size

@@ -116,7 +116,7 @@ def matched_rows(codes: Integers, markers: Markers, prior: Integers) -> Integers
 
 
 def _matched(codes: Integers, markers: Markers, prior: Integers) -> Integers:
-    """The same of changes that all have a key."""
+    """As `matched_rows`, for changes that all have a key."""
     ordered, positions = _sorted(codes)
     # cut into segments, each begun by its key's first change or behind a delete
     marker = markers[positions]
@@ -226,7 +226,7 @@ def _sorted(values: Integers) -> tuple[Integers, Integers]:
 
 
 def _is_new(ordered: Integers) -> Flags:
-    """Which numbers differ from the one before."""
+    """Mark the numbers that differ from the one before."""
     is_new = np.ones(len(ordered), dtype=np.bool_)
     is_new[1:] = ordered[1:] != ordered[:-1]
     return is_new

@@ -53,7 +53,7 @@ class StagedChanges:
 
     @property
     def matches(self) -> bool:
-        """Whether any row may meet a row of the table."""
+        """Whether any row may match a row of the table."""
         return bool(self.roles - {Role.INSERT})
 
     def key_bounds(self, batch: ChangeBatch) -> dict[str, tuple[Any, Any]]:

@@ -182,7 +182,7 @@ def evolution(
     *,
     vectors: bool = False,
 ) -> Evolution:
-    """What a table lacks: columns, its keys' statistics, the change data feed as it is wanted, deletion vectors.
+    """The changes that a table needs: columns, statistics of its keys, the wanted change data feed, deletion vectors.
 
     Old rows have NULL in new columns, so one that is NOT NULL comes only where the table holds no row (LZ-5.5).
     """
@@ -221,7 +221,7 @@ def _indexed_count(properties: Mapping[str, Any]) -> int:
 
 
 def _described(log: DeltaLog, fields: Sequence[Json], configuration: Mapping[str, str]) -> Sequence[Json]:
-    """The actions that say what a table is from now on."""
+    """The `metaData` and `protocol` actions of a table from now on."""
     before, known = log.table.metadata(), log.table.protocol()
     identity = {
         "id": before.id,
@@ -350,7 +350,7 @@ def _protocol(before: Json, fields: Sequence[Json], configuration: Mapping[str, 
 
 
 def _old_features(writer: int) -> set[str]:
-    """Features of a table of this writer version, which lists none."""
+    """The implied features of a writer version that lists none."""
     return {name for name, since in _OLD_FEATURES.items() if since <= writer}
 
 

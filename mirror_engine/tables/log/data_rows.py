@@ -34,7 +34,7 @@ _AHEAD_BYTES = 16 * 1024 * 1024  # of data files in a store that are read before
 def read_rows(
     log: DeltaLog, limit: int | None = None, where: Chosen | None = None, columns: ChosenColumns | None = None
 ) -> pa.Table:
-    """All rows of a version, or those chosen; all of them, or the first that come. All columns, or those chosen."""
+    """Read all rows of a version, the chosen ones or the first ones; all columns or the chosen ones."""
     found, rows = [], 0
     files, schema = log.data_files(), arrow_schema(log.schema.columns)
     names = [*columns(schema.names)] if columns else schema.names
@@ -91,7 +91,7 @@ def marks(log: DeltaLog, file: DataFile) -> Integers | None:
 
 
 def rows_left(gone: Integers, first: int, count: int) -> pa.BooleanArray:
-    """Which of `count` rows from the number `first` on are there."""
+    """Mark which of `count` rows from number `first` on are not deleted."""
     low, high = np.searchsorted(gone, (first, first + count))
     left = np.ones(count, dtype=np.bool_)
     left[gone[low:high] - first] = False

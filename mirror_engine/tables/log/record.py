@@ -43,7 +43,7 @@ _NO_RECORD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 def _kept_where_short(read: Callable[[T], R]) -> Callable[[T], R]:
-    """Keep what was read last from a commit of usual size: one's own is read by each step until the next."""
+    """Cache the last parsed metadata of usual size: each step until the next commit reads it again."""
     kept = lru_cache(maxsize=_KEPT)(read)
     return lambda text: kept(text) if len(text) <= _KEPT_SIZE else read(text)
 
@@ -188,7 +188,7 @@ def creation_record(record: BatchRecord) -> BatchRecord:
 
 
 def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
-    """The check that makes a batch exactly-once, in a table that is there (LZ-4.18).
+    """Check that a batch was not committed before (exactly-once), in an existing table (LZ-4.18).
 
     `known` is the newest transaction version of the record's application in the table; None for none.
 
@@ -208,7 +208,7 @@ def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
 
 
 def refuse_another(table: str, record: BatchRecord, newest: RecordHead | None) -> None:
-    """The check that a table which no snapshot showed is as its own engine left it: nobody else was first (LZ-4.18).
+    """Check that a table without an earlier snapshot is in its own engine's state: nobody else was first (LZ-4.18).
 
     `newest` is the newest record in the table.
 
@@ -251,7 +251,7 @@ class Commit:
 
     @property
     def moves_files_alone(self) -> bool:
-        """Whether this engine itself made it, and it changes nothing but data files, and progress."""
+        """Whether this engine made the commit, and it changes only data files and progress."""
         return str(self.information.get("engineInfo")).startswith(ENGINE) and not self.describes
 
 

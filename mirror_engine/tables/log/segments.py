@@ -96,7 +96,7 @@ def applied_by_commits(
 
 
 def read_records(folder: TablePath, versions: range) -> Iterator[BatchRecord | None]:
-    """Read the records of commits, but for those that were said before; in a store several at once.
+    """Read the records of commits, without repeated ones; in a store several at once.
 
     Raises:
         StorageUnavailable: the newest one, which was there, is gone with its checkpoint: it came late, and was taken

@@ -95,7 +95,7 @@ class NewestRecord(NamedTuple):
 
 
 class _Described:
-    """What a log says a table is, at one version."""
+    """A table's metadata in its log, at one version."""
 
     def __init__(self, table: DeltaTable) -> None:
         self._table = table
@@ -166,7 +166,7 @@ class DeltaLog:
         return self.handle
 
     def move_on(self, versions: Sequence[int] = ()) -> None:
-        """Move on to the newest version; to the last of these commits, if this engine made them all.
+        """Update to the newest version, or past these commits if this engine made them all.
 
         What such a commit changes is in its few lines. deltalake would list the log, in a tenth of a commit's time.
         """
@@ -222,7 +222,7 @@ class DeltaLog:
         return self._by_version[version]
 
     def to_keep(self) -> DeltaLog:
-        """The same, without what it read of the table's files where they are many: that takes memory."""
+        """Return the log without the cached file list if that is long, to save memory."""
         if not self._described.has_read_actions:
             return self
         is_large = self.add_actions.num_rows > _FEW_FILES
@@ -425,7 +425,7 @@ _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives fiv
 
 
 def byte_count(log: DeltaLog, limit: int | None = None) -> int:
-    """Bytes of the files that `read_rows` reads for all rows, or for the first."""
+    """Total size of the files that `read_rows` reads: for all rows, or for the first `limit`."""
     total, rows = 0, 0
     for file in log.data_files():
         if limit is not None and rows >= limit:

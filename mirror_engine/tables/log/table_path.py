@@ -102,7 +102,7 @@ class StorePath:
         return Path(self.name).stem
 
     def sized(self, size: int, modified_ms: int) -> Self:
-        """The file as a log describes it, in bytes and milliseconds since 1970: the store is not asked for it."""
+        """The file with size and modification time from a log, so that the store is not asked."""
         return replace(self, listed=FileStat(size, modified_ms * 1_000_000, ""))
 
     def errors(self, operation: str, *, is_conditional: bool = False) -> AbstractContextManager[None]:

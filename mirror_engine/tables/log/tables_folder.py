@@ -128,7 +128,7 @@ class TablesFolder:
         shutil.rmtree(goes, ignore_errors=True)  # what stays is cleared at the next start
 
     def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        """Delete what is left of a table that was taken away in a store, or a late commit; `check` as of `drop`."""
+        """Delete the rest of a table that was dropped in a store, or its late commit; `check` as in `drop`."""
         folder = self.path(table)
         if isinstance(folder, StorePath):
             _retire_in_store(folder, check, is_begun=True)
@@ -140,7 +140,7 @@ class TablesFolder:
             _take_back_late((folder / LOG_FOLDER).iterdir(), lambda: None, generation)
 
     def clear_leftovers(self) -> None:
-        """Delete what killed processes left; once, and only by one that commits: it holds ROOT. Raises nothing."""
+        """Delete leftovers of killed processes, once; only a process that holds ROOT calls it. Raises nothing."""
         with self._lock:
             if not self._is_clean:
                 shutil.rmtree(self._trash, ignore_errors=True)
@@ -284,7 +284,7 @@ def _actions(commit: bytes, kind: str) -> Iterator[Any]:
 
 
 def _commit_unreadable(last: StorePath, check: Callable[[], None]) -> StorePath:
-    """Commit a version that no reader opens, and return it as it is there; taken back where the lease may be lost."""
+    """Commit a version that no reader opens, and return it; withdrawn if the lease may be lost."""
     info = {"commitInfo": {"operation": "DROP", "drop": uuid.uuid4().hex}}
     content = b"\n".join((_DROP, json.dumps(info).encode()))
     check()
@@ -321,7 +321,7 @@ def _has_table(log: Iterable[StorePath]) -> bool:
 
 
 def _add_stamp(found: hashlib.blake2b, log: str, *names: str) -> None:
-    """Add what tells a file of a log from another one of its name."""
+    """Hash what distinguishes log files from others of the same names."""
     for name in names:
         status = os.stat(f"{log}/{name}")  # noqa: PTH116 - of many tables
         found.update(f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ino}\n".encode())

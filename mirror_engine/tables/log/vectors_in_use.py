@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class VectorsInUse:
-    """The vectors of a table's data files; kept with an open log, and read on as the table moves on."""
+    """Deletion vectors of a table's data files; kept with an open log, and updated with its new commits."""
 
     def __init__(self) -> None:
         self._version = -1

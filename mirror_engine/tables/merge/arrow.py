@@ -75,7 +75,7 @@ class ArrowWriter(LogWriter):
     def commit(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord, changes: CountedChanges
     ) -> tuple[str, tuple[MatchCounts, ...]]:
-        """Commit what was counted, as `replay` does, in a table whose features this engine knows."""
+        """Commit the counted changes with the result of `replay`, in a table whose features this engine knows."""
         with self._scratch_folder() as folder:
             touched = touched_files(log, changes, self._vectors)
             if touched and log.configuration.get("delta.appendOnly") == "true":

@@ -44,7 +44,7 @@ _MOST_MARKED = 3  # one row in so many: of a file with more marks, less is left 
 
 
 def is_marked(rows: int, gone: int) -> bool:
-    """Whether a data file stays, with a vector of its rows that are gone; else what is left of it is rewritten."""
+    """Whether a data file stays, with a deletion vector; otherwise its remaining rows are rewritten."""
     return rows >= _VECTOR_FILE_ROWS and gone * _MOST_MARKED <= rows
 
 
@@ -85,12 +85,12 @@ class Merge:
 
     @property
     def applied_by(self) -> str:
-        """How rows change: as `CommitResult` has it."""
+        """How rows change, in the words of `CommitResult`."""
         return "merge" if self._touched else "append" if len(self._changes.net.position) else ""
 
     @property
     def words(self) -> str:
-        """What becomes of the table's data files, for people who read its history."""
+        """How the table's data files change, for readers of its history."""
         marked = sum(file.is_marked for file in self._touched)
         counts = {"marked": marked, "rewritten or removed": len(self._touched) - marked}
         return "; ".join(f"{count} files {word}" for word, count in counts.items() if count)
@@ -124,7 +124,7 @@ class Merge:
         ]
 
     def _carry_over(self, file: TouchedFile, data: DataFile) -> None:
-        """Write what is left of a file that does not stay, and what goes of it to the change data feed."""
+        """Write the remaining rows of a removed file, and its deleted rows to the change data feed."""
         only = None if file.is_rewritten else file.going
         for first, rows in scan_file(self._log, data, self._batch.schema.names, only=only):
             whole = in_schema(rows, self._batch.schema)
@@ -137,7 +137,7 @@ class Merge:
                 self._feed_rows(whole.take(pa.array(file.going[low:high] - first)), kinds)
 
     def _coming_rows(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.str_]]]:
-        """New rows, each batch with the kinds of change; a set becomes as many rows as it matched."""
+        """New rows, each batch with its kinds of change. An update without insert yields one row per matched row."""
         net, changes = self._changes.net, self._changes
         matched = np.zeros(len(net.position), dtype=np.int64)
         sets = net.role == Role.SET_ONLY
@@ -160,7 +160,7 @@ class Merge:
 
 
 class TouchedFile:
-    """A data file some of whose rows go; `before` are those that are gone already.
+    """A data file that loses rows; `before` are those that were deleted earlier.
 
     Attributes:
         going: numbers of the rows that go with this commit, ascending; `codes` has the code of each one's key.
@@ -183,12 +183,12 @@ class TouchedFile:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether the file does not stay, and rows of it are left."""
+        """Whether the file is removed and its remaining rows are rewritten."""
         return not (self.is_marked or self.is_emptied)
 
     @property
     def may_be_marked(self) -> bool:
-        """Whether a vector costs less than what is left of the file, in a table that is large enough.
+        """Whether a deletion vector costs less than rewriting the remaining rows, in a table that is large enough.
 
         Polars does not find the vector of a file whose path is percent-encoded, and reads the rows that are gone.
         """
@@ -196,7 +196,7 @@ class TouchedFile:
 
 
 def touched_files(log: DeltaLog, changes: CountedChanges, vectors: DeletionVectors) -> Sequence[TouchedFile]:
-    """The data files of which rows go; in a large table some of them are marked."""
+    """Data files that lose rows; in a large table some get deletion vectors."""
     held = changes.held
     goes = np.flatnonzero(changes.fate[held.code] != Role.INSERT)
     order = goes[np.lexsort((held.position[goes], held.file[goes]))]

@@ -50,7 +50,7 @@ _SIZE_BITS = 3  # the largest of about one size is so many powers of two larger 
 def compact(
     table: str, log: DeltaLog, groups: Iterable[Sequence[DataFile]], scratch: Path, user_metadata: str | None = None
 ) -> tuple[int, Sequence[DataFile]]:
-    """Write each group of data files anew, together; groups share commits of their own, which carry `user_metadata`.
+    """Rewrite each group of data files into new ones. Groups share commits, which carry `user_metadata`.
 
     Returns how many data files came, and which went.
     """
@@ -74,7 +74,7 @@ def compact(
 
 
 def _packed(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
-    """Items in their order, as many together as have the bytes of a large data file; a larger one is alone."""
+    """Group items in order, up to the size of a large data file; a larger item is alone."""
     pack: list[T] = []
     size = 0
     for item in items:
@@ -138,7 +138,7 @@ def _worthwhile(group: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
 
 
 def _becomes_fewer(group: Sequence[DataFile]) -> bool:
-    """Whether fewer files hold the rows; a file has a bound on its rows, however small they are."""
+    """Whether rewriting gives fewer files: a file has a maximum number of rows, however small they are."""
     return -(-sum(file.rows or 0 for file in group) // FILE_ROWS) < len(group)
 
 
@@ -148,7 +148,7 @@ def _is_much_marked(file: DataFile) -> bool:
 
 
 def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
-    """Delete data files and deletion vectors that no version within the retention has, once they are as old."""
+    """Delete data files and deletion vectors that no version within the retention uses and that are older than it."""
     oldest = time.time() - retention_hours * 3600
     with reading_log(log.folder):
         files = log.data_files()

@@ -222,7 +222,7 @@ class SparkDeltaWriter(LogWriter):
 
     @contextmanager
     def _reached(self, changes: StagedChanges) -> Iterator[StagedChanges]:
-        """Staged changes where executors reach them: uploaded, where this process staged them."""
+        """Make staged changes reachable for executors: upload them if this process staged them."""
         if isinstance(changes.folder, StorePath) or not isinstance(self._shared, StorePath):
             yield changes
             return
@@ -410,7 +410,7 @@ def _target(spark: SparkSession, batch: ChangeBatch, log: DeltaLog) -> DataFrame
 
 
 def _kept(rows: DataFrame, folder: TablePath) -> DataFrame:
-    """The same rows, worked out once, where they lie now."""
+    """Write rows to a folder, so that they are computed once, and return them as read from there."""
     rows.write.option("compression", "snappy").parquet(spark_path(folder))
     reader = rows.sparkSession.read.schema(rows.schema).option("__globPaths__", "false")
     return reader.parquet(spark_path(folder))
@@ -419,7 +419,7 @@ def _kept(rows: DataFrame, folder: TablePath) -> DataFrame:
 def _summed_up(
     rows: DataFrame, keys: Sequence[str], folder: TablePath, matches: tuple[MatchCounts, ...]
 ) -> StagedChanges:
-    """Counts and bounds of the staged rows."""
+    """Count the staged rows and compute their bounds."""
     matching = f"FILTER (WHERE {ROLE} <> {Role.INSERT:d})"
     bounds = [f"{bound}({key}) {matching} AS {key}_{bound}" for key in keys for bound in ("min", "max")]
     summary = rows.selectExpr("count(*) AS n", f"collect_set({ROLE}) AS roles", *bounds).toArrow()

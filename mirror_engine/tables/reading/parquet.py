@@ -409,7 +409,7 @@ def _opened(source: BinaryIO, footer: bytes) -> pq.ParquetFile:
 
 
 def file_end(footer: bytes) -> bytes:
-    """A footer's bytes with what makes them the end of a file."""
+    """A footer's bytes with the length and magic bytes that end a file."""
     return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
@@ -468,7 +468,7 @@ def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
 
 @lru_cache(maxsize=1_000)
 def _spelling(target: pa.DataType) -> str:
-    """A type as people write it: `decimal(36,17)`, not with the bits that Arrow stores it in."""
+    """A type as users write it: `decimal(36,17)`, without Arrow's bit width."""
     return re.sub(r"^decimal\d+\((\d+), (\d+)\)$", r"decimal(\1,\2)", str(target))
 
 

@@ -31,7 +31,7 @@ class ReadAhead:
         self._begun = request, self._pool.submit(self._read, request)
 
     def taken(self, request: ReadRequest) -> FileRows | None:
-        """What `begin` read; None where that was another file or context, or where the pool had no time for it.
+        """Return the rows that `begin` read; None for another file or context, or if the read had not started.
 
         Raises what `read` raised.
         """

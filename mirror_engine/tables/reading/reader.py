@@ -80,12 +80,12 @@ class ChangeFileReader:
                 yield read
 
     def _is_worth_a_core(self, file: Entry, context: ReadContext, room: int) -> bool:
-        """Whether it saves time to read a file beside the one before it, and that one hardly changes the context."""
+        """Whether reading a file beside the one before it saves time, and that one hardly changes the context."""
         has_memory = self._mode.threads and self._config.memory_limit == "none"
         return has_memory and not context.is_empty and SMALL_BYTES < file.size <= min(room, WHOLE_BYTES)
 
     def read(self, request: ReadRequest, content: bytes | None = None) -> FileRows:
-        """Read one file and hold it to the protocol.
+        """Read one file and check it against the protocol.
 
         A file that changed since it was listed is read again as it is now (LZ-3.10). Rows stay readable until
         `FileRows.rows` is closed or forgotten. `content`: of the file, where that was read before.

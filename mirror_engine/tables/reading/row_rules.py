@@ -152,7 +152,7 @@ class IngestedRows:
 
 
 def _fitted(cells: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cells in the table's type; only times with and without a zone, and columns of NULL, have another."""
+    """Convert cells to the table's type: only times with and without a zone, and columns of NULL, differ."""
     if cells.type == target:
         return cells
     return pa.nulls(len(cells), target) if pa.types.is_null(cells.type) else cells.view(target)
@@ -167,7 +167,7 @@ def _has_long_value(texts: pa.Array) -> bool:
 
 
 def help_for_null(column: str, key_columns: Sequence[str], *, is_text: bool) -> str:
-    """What to do about NULL in a NOT NULL column (ME048): a key has no other way than a value."""
+    """The help for NULL in a NOT NULL column (ME048). A key column always needs a value."""
     if folded(column) in map(folded, key_columns):
         return "delete the file and land it with the key in every row, also in deletes"
     nullable = "set `IsNullable` to true" if is_text else "write the column as nullable"

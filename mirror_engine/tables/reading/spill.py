@@ -41,7 +41,7 @@ class ReadMode:
 
 
 def all_rows(scratch: Path, memory_bytes: float = MEMORY_BYTES) -> ReadMode:
-    """What is needed to apply files, of whose rows so many bytes together stay in memory."""
+    """The read mode for applying files; up to `memory_bytes` of their rows stay in memory."""
     memory = RowMemory(memory_bytes)
     return ReadMode(lambda schema, _keys: RowSpill(schema, scratch, memory))
 

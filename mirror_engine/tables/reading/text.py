@@ -240,7 +240,7 @@ class TextChangeFile(OpenFile):
             raise self._broken(f"its {codec} data is damaged or ends early") from error
 
     def _misread_encoding(self) -> HeaderFault | None:
-        """That a header which cannot be read in another encoding than the default can be read in that, if it can."""
+        """Explain a header that is unreadable in the declared encoding but readable in the default one."""
         names, keys = [column.name for column in self._metadata.declared_columns], self._metadata.key_columns
         head, dialect = self._head(), self._metadata.dialect
         if dialect.encoding == "utf-8" or "Encoding" not in likely_options(head, dialect, names, keys):
@@ -331,7 +331,7 @@ class TextChangeFile(OpenFile):
         return self._rejected("ME094", reason=reason, help=fault.advice)
 
     def _fault_of(self, name: str) -> tuple[str, str] | None:
-        """Why no publisher names a column so, and what to do: another encoding, or a header that runs into rows."""
+        """Why a name cannot be a column's, and what to do: another encoding, or a header that runs into rows."""
         dialect = self._metadata.dialect
         if "\x00" in name:
             seen = seeming_encoding(name.encode("utf-8", "replace")) or "what it is"

@@ -54,7 +54,7 @@ def checks(root: Path | None, config: Config) -> list[Check]:
 
 
 def suggestion(config: Config, root: Place | None = None) -> str:
-    """What `--merge-engine arrow` would bring; empty where an engine was chosen or Spark is not local.
+    """The advantage of `--merge-engine arrow`; empty if an engine was chosen or Spark is not local.
 
     The figures are measured: docs/performance.md.
     """

@@ -265,7 +265,7 @@ def _check_same_master(config: Config, spark: SparkSession) -> None:
 
 
 def _check_master(master: str) -> None:
-    """Make certain that one of a master's addresses answers: Spark itself tries for minutes, and names no host.
+    """Check that one of a master's addresses answers: Spark itself tries for minutes, and names no host.
 
     Raises:
         SparkFailed: none does.
@@ -312,7 +312,7 @@ def master_addresses(master: str) -> Sequence[tuple[str, int]]:
 
 
 def end_session(spark: SparkSession) -> None:
-    """Give a session back: the JVM ends with its last one. A session that the caller's program made stays."""
+    """Return a session. The JVM ends with its last session; a session of the caller's program stays open."""
     with _lock:
         if _running and spark in _running[0].sessions:
             _running[0].sessions.remove(spark)
@@ -335,7 +335,7 @@ def store_settings(place: Place) -> Mapping[str, str]:
 
 @contextmanager
 def confs(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Settings of one session for a while: a forgotten transaction makes the next write vanish silently."""
+    """Set options of one session within a block: a transaction id left behind makes the next write vanish silently."""
     before = {name: spark.conf.get(name, None) for name in values}
     try:
         for name, value in values.items():
@@ -414,7 +414,7 @@ def _launched(settings: Mapping[str, str], log_file: Path) -> tuple[SparkSession
 
 
 def _first_session(gateway: Any, settings: Mapping[str, str]) -> SparkSession:  # noqa: ANN401 - py4j has no types
-    """The settings count where command line and `spark-defaults.conf` say nothing."""
+    """Start the first session; the command line and `spark-defaults.conf` override the settings."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
@@ -428,7 +428,7 @@ def _first_session(gateway: Any, settings: Mapping[str, str]) -> SparkSession:  
 
 
 def _end_gateway(process: subprocess.Popen[bytes]) -> None:
-    """End a JVM; pyspark, which would keep it for ever, forgets it."""
+    """End a JVM, and make pyspark forget it."""
     from pyspark import SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way
