@@ -20,7 +20,7 @@ _BASELINE_FIELDS = ("landing_zone", "code", "path", "column")
 
 
 def read_baseline(path: Path) -> Callable[[ValidationReport, Diagnostic], bool]:
-    """Read a baseline file; returns whether it has a diagnostic: row and count may differ. Raises `UsageError`."""
+    """Read a baseline file; returns a test whether it has a diagnostic (row and count may differ). `UsageError`."""
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
         entries = frozenset(tuple(entry[name] for name in _BASELINE_FIELDS) for entry in content["suppressed"])

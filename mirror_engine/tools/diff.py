@@ -185,7 +185,7 @@ def _check_expected(key: Sequence[str], expected: pa.Table) -> None:
 
 
 def _distinct(table: pa.Table) -> pa.Table:
-    """The first of several equal rows."""
+    """Drop repeated rows, keeping the first of each."""
     ids, _ = _ids((_codes(column, column[:0]) for column in table.columns), np.arange(table.num_rows), np.arange(0))
     return table.take(np.sort(np.unique(ids, return_index=True)[1]))
 
@@ -216,7 +216,7 @@ def _unmatched(ids: Integers, others: Integers) -> Integers:
 
 
 def _rank(ids: Integers) -> Integers:
-    """For each id how many of the same come before it."""
+    """For each id, the number of equal ids before it."""
     order = np.argsort(ids, kind="stable")
     ranks: Integers = np.empty_like(order)
     ranks[order] = np.arange(len(ids)) - np.searchsorted(ids, ids[order], sorter=order)

@@ -71,7 +71,7 @@ class DryRun(AbstractContextManager["DryRun"]):
         self._ledger.close()
 
     def run(self) -> MirrorStatus:
-        """Replay all that can be replayed, and return the status of every table; raises `TransientError`."""
+        """Replay everything that can be applied, and return the status of every table; raises `TransientError`."""
         self.engine.sync(threading.Event(), final=[RunResult.FAILED], is_listed=self._is_listed)
         last = self.engine.last
         for failure in last.failures.values():

@@ -54,7 +54,7 @@ def _money(chance: random.Random, most: int) -> Decimal:
 
 
 def _moment(chance: random.Random, number: int) -> datetime:
-    """Later for a later row, to the minute at which it happened."""
+    """A random time within the minute of a row, later for later rows."""
     return FIRST + timedelta(minutes=number, seconds=chance.randrange(60), microseconds=chance.randrange(10**6))
 
 

@@ -76,7 +76,7 @@ class TableReport:
         return findings(self.diagnostics, itemgetter(0))
 
     def checked(self, report: ValidationReport, default_schema: str) -> CheckedTable:
-        """What is shown of it."""
+        """Convert to the result that is shown."""
         name = TableName.from_folder(self.name)
         not_applied = [UnappliedFile(path, reason) for path, reason in self.not_applied]
         facts = self.state, self.message, self.files, not_applied, self.rows, self.fabric_error
@@ -150,7 +150,7 @@ class ValidationReport:
         return replace(self, diagnostics=(*self.diagnostics, (differs, 1)))
 
     def fails(self, diagnostic: Diagnostic) -> bool:
-        """Whether it fails the check: by its severity, or because it blocks a table, whatever `fail_on` is."""
+        """Whether a diagnostic fails the check: by its severity, or, at any `fail_on`, because it blocks a table."""
         severity = SEVERITY_ORDER.index(diagnostic.severity)
         return blocks_progress(diagnostic) or severity >= SEVERITY_ORDER.index(self.fail_on)
 
@@ -159,11 +159,11 @@ class ValidationReport:
         return any(self.fails(diagnostic) for diagnostic, _ in self.all())
 
     def checked_finding(self, found: Diagnostic, times: int, line: int | None = None) -> CheckedFinding:
-        """What is shown of a diagnostic."""
+        """Convert a diagnostic to the finding that is shown."""
         return CheckedFinding.of(found, times, line, self.fails(found))
 
     def checked(self, default_schema: str = "dbo") -> CheckedZone:
-        """What is shown: one finding for each cause; `default_schema` is that of tables outside a schema folder."""
+        """The shown findings, one for each cause; `default_schema` is that of tables outside a schema folder."""
         tables = [table.checked(self, default_schema) for table in self.tables]
         own = [self.checked_finding(*each) for each in findings(self.diagnostics, itemgetter(0))]
         often = Counter(found.severity for found in (*own, *(found for table in tables for found in table.diagnostics)))
@@ -188,7 +188,7 @@ def check_landing_zone(target: ValidationTarget, tie_orders: int = 0) -> Validat
 
 
 def _is_cleaned_up(target: ValidationTarget, zone: ZoneListing) -> bool:
-    """Whether all first files that are missing may have been applied, archived and deleted since (LZ-8.3)."""
+    """Whether every missing first file may have been applied, archived and deleted since (LZ-8.3)."""
     partitions = [
         f"{zone.folder}/{table.name.folder}/{partition}".rstrip("/")
         for table in zone.tables

@@ -31,7 +31,7 @@ _STATE_STYLES = {"caught_up": "green", "halted": "bold red", "blocked": "bold re
 
 
 def blocks_progress(diagnostic: Diagnostic) -> bool:
-    """Whether files are not applied because of it until it is resolved (LZ-3.3, LZ-4.17), or never."""
+    """Whether a diagnostic keeps files from being applied, until it is resolved (LZ-3.3, LZ-4.17) or forever."""
     return diagnostic.has(Trait.BLOCKS) or diagnostic.severity is Severity.ERROR or never_arrives(diagnostic)
 
 
@@ -158,7 +158,7 @@ class CheckedZone(Part, frozen=True):
         yield from self._summary()
 
     def _chosen(self) -> Collection[str | None]:
-        """Of many tables the folders of those that fail, and of some others with findings."""
+        """Folders of the tables to show if there are many: failing ones, and some others with findings."""
         failing = sorted(table.landing_folder or "" for table in self.tables if table.fails)
         noted = [table.landing_folder for table in self.tables if table.diagnostics and not table.fails]
         return {*failing[:MAX_FAILING], *noted[:MAX_TABLES]}
@@ -206,7 +206,7 @@ class CheckedZone(Part, frozen=True):
             yield line(f"Failed: {', '.join(self._why_failed())}.", "bold red")
 
     def _why_failed(self) -> Iterator[str]:
-        """What fails the check: tables that stand still, files that are never read, and all else by its severity."""
+        """Reasons for a failed check: stuck tables, files that are never read, and the other findings by severity."""
         standing = [table for table in self.tables if table.state in _STANDING_STILL and table.is_stuck]
         for state, number in sorted(Counter(table.state for table in standing).items()):
             yield f"{count(number, 'table')} {'is' if number == 1 else 'are'} {state}"

@@ -48,7 +48,7 @@ _LOST = {RowMarker.DELETE: "lost_delete", RowMarker.INSERT: "lost_insert"}
 
 
 class Guess(NamedTuple):
-    """What would explain a key's rows in Fabric's table: a kind of `causes`, the file, another one, and the row."""
+    """A possible cause of a key's rows in Fabric's table: a kind of `causes`, the file, another one, and the row."""
 
     kind: str
     file: str | None = None
@@ -66,7 +66,7 @@ def final_rows(changes: Iterable[FileChange], keys: Sequence[str]) -> list[dict[
 
 
 def guesses(changes: Sequence[FileChange], theirs: Sequence[Row], keys: Sequence[str]) -> list[Guess]:
-    """Everything that alone would explain a key's rows in Fabric's table; the likeliest first."""
+    """All single causes that explain a key's rows in Fabric's table, the likeliest first."""
     return [guess for guess, otherwise in _alternatives(changes) if same_rows(final_rows(otherwise, keys), theirs)]
 
 
@@ -98,7 +98,7 @@ def _joined(files: Iterable[Sequence[FileChange]]) -> list[FileChange]:
 
 
 def likely(changes: Sequence[FileChange], ours: Sequence[Row], theirs: Sequence[Row], keys: Sequence[str]) -> Guess:
-    """What a key's rows look like where nothing alone explains them."""
+    """The likeliest cause of a key's rows if no single change explains them."""
     if not changes:
         return Guess("no_file")
     last, before, kind = changes[-1], final_rows(changes[:-1], keys), "other"
@@ -115,7 +115,7 @@ def likely(changes: Sequence[FileChange], ours: Sequence[Row], theirs: Sequence[
 
 
 def cell_cause(ours: pa.Array[Any], theirs: pa.Array[Any], kind: str = "") -> tuple[str, Flags] | None:
-    """What explains the most of a column's cells, all of which differ, and which ones; None if nothing does.
+    """The cause that explains most of a column's differing cells, and those cells; None if there is none.
 
     `kind` is the only one to try, `""` for all.
     """

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Order:
-    """Which files of a folder are replayed: all but the hidden ones; some as if they had landed at another time."""
+    """The files to replay: all but the hidden ones; some with another landing time."""
 
     hidden: frozenset[str] = frozenset()
     times: Mapping[str, int] = field(default_factory=dict)  # nanoseconds since 1970

@@ -297,7 +297,7 @@ class _Comparison:
         )
 
     def _nearest(self, replay: FolderRun, theirs: pa.Table) -> _Sides:
-        """The replay that comes nearest to Fabric's table: of all files, some as late ones, or without the newest."""
+        """The replay most similar to Fabric's table: with all files, some of them late, or without the newest."""
 
         def sides_of(replay: FolderRun, order: Order) -> _Sides:
             return _Sides.of(replay, theirs, self._metadata, order, is_partial=self._is_partial)
@@ -339,7 +339,7 @@ class _Comparison:
         return replace(result, verdict="different", counts=counts, findings=(found,))
 
     def _late(self, sides: _Sides) -> Order | None:
-        """The order in which one more file came late; None where numbers order files, or that explains nothing."""
+        """The order with one more late file; None if numbers order files, or if that explains nothing."""
         if self._metadata.strategy is Strategy.SEQUENTIAL:
             return None
         exchanged = Counter(
@@ -435,7 +435,7 @@ class _Comparison:
         return finding(kind, self._metadata, details, file=file, column=column, count=total)
 
     def _of_cells(self, sides: _Sides, unclear: Hashes, last: LastChanges) -> tuple[list[Finding], pa.Table]:
-        """What explains cells of keys that no change explains, and Fabric's table with these cells mended."""
+        """Causes for differing cells that no change explains, and Fabric's table with these cells corrected."""
         first, second, theirs, found = sides.matched.first, sides.matched.second, sides.theirs, []
         pairs = row_hashes(sides.ours.select(sides.names).take(second), sides.names)
         for column, differs in sides.matched.cells.items():
@@ -467,7 +467,7 @@ class _Comparison:
         return found, theirs
 
     def _rejected(self, diagnostic: Diagnostic | None, count: int) -> Finding | None:
-        """That Fabric read on, where the replay halts."""
+        """A finding if Fabric continued where the replay halts."""
         if diagnostic is None:
             return None
         file = diagnostic.path.removeprefix(f"{self._replays.name.folder}/")
@@ -498,7 +498,7 @@ def _causes(sides: _Sides, sampled: Sequence[_Sampled], last: LastChanges) -> li
 
 
 def _pending(sides: _Sides, keys: Sequence[_Sampled], applied: Mapping[str, int]) -> Order:
-    """The order without the newest files of each partition, so that most of some keys are equal.
+    """The order without the newest files of each partition that makes most of these keys equal.
 
     Files that are known to be applied are never left out.
     """

@@ -101,7 +101,7 @@ def trace_file(trace: TraceContext, name: str) -> FileTrace:
 
 
 def find_file(trace: TraceContext, name: str) -> str:
-    """A change file's path from the table folder, by path, name or number; raises `UsageError` unless there is one."""
+    """Find a change file's path from the table folder by path, name or number; `UsageError` unless exactly one."""
     paths = sorted({*trace.files, *(file.path for file in trace.listing.files)})
     wanted = name.removeprefix(f"{trace.name.folder}/").strip("/")
     number = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
@@ -152,7 +152,7 @@ def _planned(step: plan.Step, config: Config) -> PlannedStep:
 
 
 def _commits(files: Sequence[Entry], config: Config) -> int:
-    """How many commits the files make by number and size (LZ-4.16)."""
+    """The number of commits that the limits on files and bytes make of these files (LZ-4.16)."""
     commits, in_batch, size = 1, 0, 0
     for file in files:
         if is_full(config, in_batch, size, file):

@@ -58,7 +58,7 @@ class ReplayStart(Part, frozen=True):
 
     @classmethod
     def of(cls, start: DryRunStart | None) -> Self | None:
-        """Make one of the start of a dry run; None stays None."""
+        """Convert from the start of a dry run; None stays None."""
         if start is None:
             return None
         return cls(start.deleted_files, start.not_replayed, start.delta_version, start.rows is not None)
@@ -214,7 +214,7 @@ class FileEffects(Part, frozen=True):
 
     @classmethod
     def of(cls, found: ChangeEffects | None) -> Self | None:
-        """Make one of counted effects; None stays None."""
+        """Convert from counted effects; None stays None."""
         return None if found is None else cls(*(getattr(found, name) for name in cls.__struct_fields__))
 
 
