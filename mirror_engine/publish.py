@@ -93,14 +93,14 @@ class Refused(ValueError):
 
 
 class Conflict(RuntimeError):
-    """Another publisher has landed files in this table: open it again, and go on from its `position`."""
+    """Another publisher landed files in this table. Open it again, and continue from its `position`."""
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(f"{path} was {what} by another publisher: open the table again, and go on from its position")
 
 
 class Durable(NamedTuple):
-    """What is in the landing zone and survives any crash of the publisher.
+    """Data in the landing zone that survives any crash of the publisher.
 
     Attributes:
         files: paths of the files that landed since the last `flush`, from the zone's top.
@@ -228,7 +228,7 @@ class Table:
 
     @property
     def position(self) -> Any:  # noqa: ANN401 - whatever JSON can hold
-        """What the last `flush` was given that landed rows, in this process or one before; None where there is none."""
+        """The position of the last `flush` that landed rows, also of an earlier process; None if there is none."""
         return json.loads(self._position)
 
     def insert(self, rows: Any) -> None:  # noqa: ANN401 - rows in many forms
@@ -312,7 +312,7 @@ class Table:
             time.sleep(every)
 
     def _open(self) -> None:
-        """Begin with an empty table, or go on after the newest file."""
+        """Begin with an empty table, or continue after the newest file."""
         self._position = "null"
         self._number = 0  # of the newest file
         self._rows = 0
@@ -334,7 +334,7 @@ class Table:
             self._rows = None
 
     def _resume(self, footer: pa.Schema) -> None:
-        """Go on after a change file, by its schema and what it holds about itself."""
+        """Continue after a change file, from its schema and metadata."""
         about = footer.metadata or {}
         self._position = about.get(_POSITION, b"null").decode()
         self._rows = json.loads(about.get(_ROWS, b"null"))
@@ -507,7 +507,7 @@ class _Columns:
             self.fit(columns.empty_table(), DELETE if marker == DELETE else INSERT)
 
     def array(self, name: str, values: Any, first: int = 1) -> pa.Array:  # noqa: ANN401 - a list, or a pandas Series
-        """Values in the type that they show; raises `Refused` in words of its own, as Arrow's quote a value."""
+        """Infer the type of values; raises `Refused` with a message of its own, because Arrow's may quote a value."""
         self._check_name(str(name))
         try:
             return pa.array(values)
@@ -557,7 +557,7 @@ class _Columns:
         return pa.table(columns, schema=schema) if columns else batch.select([])
 
     def _given(self, batch: pa.Table) -> dict[str, int]:
-        """Where the columns are, by folded name (LZ-5.7); the key is among them (LZ-2.11)."""
+        """Return column positions by folded name (LZ-5.7), after a check that the key is among them (LZ-2.11)."""
         names, given = batch.schema.names, dict[str, int]()
         for at, name in enumerate(names):
             self._check_name(name)
@@ -654,7 +654,7 @@ def _fault_of(name: str) -> str:
 
 
 def _fault_of_values(values: pa.ChunkedArray) -> str:
-    """What some value is not, so that the mirror would reject it; empty where it takes all."""
+    """What is wrong with a column's values, so that the mirror would reject it; empty if nothing is."""
     if pa.types.is_string(values.type):
         try:
             values.validate(full=True)
@@ -724,7 +724,7 @@ def _create(files: Files, path: str, content: bytes) -> bool:
 
 
 def _ensure(files: Files, path: str, content: bytes) -> None:
-    """Have a small file with this content."""
+    """Ensure that a small file with this content exists."""
     with suppress(FileNotFoundError):
         if files.read(path) == content:
             return
@@ -912,7 +912,7 @@ def _temporary(path: str) -> str:
 
 
 def _files(place: Any, path: str, credential: Any) -> Files:  # noqa: ANN401 - clients of optional libraries
-    """The way to a landing zone's files."""
+    """Make the client of a landing zone's files."""
     if isinstance(place, str) and "://" in place:
         return _by_url(place, credential)
     if isinstance(place, str | os.PathLike):

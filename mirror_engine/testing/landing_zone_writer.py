@@ -251,7 +251,7 @@ class TableFolder:
         self._numbers[partition] += count
 
     def _newest(self, partition: str) -> int:
-        """The highest number among a partition's files and those that were moved away once they were applied."""
+        """The highest number among a partition's files, archived ones included."""
         parts = ((self.path, archive, partition) for archive in ("", READY_TO_DELETE_FOLDER, PROCESSED_FOLDER))
         folders = ["/".join(filter(None, each)) for each in parts]
         names = [name for folder in folders for name in self.writer.names(folder)]
@@ -275,7 +275,7 @@ class TableFolder:
 
 
 def _check_names(options: Mapping[str, object], known: type, *others: str) -> None:
-    """Raises `TypeError` for an option that a `TypedDict` does not have: Python itself would drop it."""
+    """Raise `TypeError` for an option that a `TypedDict` does not have: Python itself would ignore it."""
     names = [*others, *known.__annotations__]
     for name in options.keys() - known.__annotations__.keys():
         near = get_close_matches(name, names, n=1)

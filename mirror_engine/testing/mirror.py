@@ -292,7 +292,7 @@ def _plain(row: Any) -> Any:  # noqa: ANN401 - whatever a test compares rows wit
 
 
 def _without(rows: list[Row], others: list[Row]) -> list[Row]:
-    """Rows that have no equal among the others, one for one."""
+    """Rows without an equal among the others, matched one to one."""
     left, alone = [*others], []
     for row in rows:
         if row in left:

@@ -240,13 +240,13 @@ class OneLakeInTest:
         self._server.plan.options.clear()
 
     def _settle(self) -> None:
-        """Begin with a new mirror once the engine has seen the STORE: that files were restored is no finding."""
+        """Create a new mirror after the engine has scanned the STORE, so that restored files are not reported."""
         self._server.poll()
         self.mirror = EmulatedMirror(self._server)
         self._is_settled = True
 
     def _noting(self, name: str) -> Callable[..., Any]:
-        """What passes the emulator's reports on to the mirror, once there is one."""
+        """A listener that forwards the emulator's reports to the mirror, once there is one."""
         return lambda *reported: self._is_settled and getattr(self.mirror, name)(*reported)
 
 

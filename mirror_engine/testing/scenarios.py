@@ -189,7 +189,7 @@ class Source:
         return len(self.log)
 
     def rows(self) -> Iterator[Row]:
-        """Every row, one by one, by a cursor without a snapshot: rows that change meanwhile may be missed or read."""
+        """Yield every row from a cursor without a snapshot: concurrent changes may be missed or read."""
         at = -1
         while (key := min((key for key in self._rows if key > at), default=None)) is not None:
             yield self._rows[key]
@@ -218,7 +218,7 @@ class Source:
         self._write("delete", self._rows[key], None)
 
     def reset(self) -> None:
-        """Replace the rows in no change, as a restored backup does: one stays, one differs, one is new."""
+        """Replace rows outside the change log, as a restored backup does: one stays, one differs, one is new."""
         self.generation += 1
         new = {**dict.fromkeys(self.columns), "id": 8, "city": "Steyr"}
         self._rows = {1: self._rows[1], 3: {**self._rows[3], "amount": 33}, 8: new}
@@ -287,7 +287,7 @@ class Harness(AbstractContextManager["Harness"]):
                 return
 
     def play(self, steps: Iterable[Any]) -> None:
-        """Take steps: by name, those of `scenarios.json` or a method here; a fault; a change of a source."""
+        """Run steps: named ones of `scenarios.json` or methods of this class, faults, or changes of a source."""
         for step in steps:
             match step:
                 case str():
@@ -358,7 +358,7 @@ class Harness(AbstractContextManager["Harness"]):
         thread.join(CONCURRENT_SECONDS)
 
     def result(self, name: str, help: str) -> ScenarioResult:
-        """The result; `help` is the scenario's own, to which nothing else leads where no run ever succeeded."""
+        """Return the result. If no run ever succeeded, `help` (the scenario's own) is replaced."""
         problems, outcome = self._problems(), ScenarioOutcome.FAILED
         if problems and self._failure is not None:
             help = f"{RAISING}; {help}" if self._has_succeeded else RAISING
@@ -372,7 +372,7 @@ class Harness(AbstractContextManager["Harness"]):
         return ScenarioResult(name, outcome, tuple(problems), help, tuple(found.full_message for found in raised))
 
     def _problems(self) -> list[str]:
-        """What is wrong in the end; empty where the mirrored tables equal the source's."""
+        """Problems at the end; empty if the mirrored tables equal the source's."""
         if any(thread.is_alive() for thread in self._concurrent):
             return [f"a concurrent run was still waiting {CONCURRENT_END_SECONDS:g} s after the first was done"]
         halted = [described(table).strip() for table in status_of(self._mirror).tables if needs_attention(table.state)]
