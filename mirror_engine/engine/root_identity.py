@@ -141,12 +141,12 @@ class DeltaPlaces:
             return
         if not self._known:  # the ledger was lost
             noted.clear()
-        apart = {folder for folder in self._tables - noted if delta.folder_identity(folder)[1]}
+        apart = {folder for folder in sorted(self._tables - noted) if delta.folder_identity(folder)[1]}
         noted |= self._tables
         places = {place for folder in self._tables for place in self._leading_to(folder) if place != folder}
         places |= apart | (self._tables & self._known.keys())
-        found = {place: self._known[place] if self._is_hidden(place) else self._identity(place) for place in places}
-        now = {place: identity for place, identity in sorted(found.items()) if identity}
+        found = {each: self._known[each] if self._is_hidden(each) else self._identity(each) for each in sorted(places)}
+        now = {place: identity for place, identity in found.items() if identity}
         if now != self._known:
             self._context.ledger.set_property(PLACES, json.dumps(now))
 

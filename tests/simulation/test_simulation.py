@@ -42,7 +42,7 @@ def test_seed_that_once_failed_passes(seed):
 @pytest.mark.slow
 def test_same_seed_gives_the_same_trace_in_any_process():
     traces = set()
-    for hash_seed in ("1", "2"):
+    for hash_seed in ("1", "3", "6"):  # by which sets of folders have three orders
         environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
             [sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True
