@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memory_storage import MemoryStorage
 
+from mirror_engine.storage.base import joined
 from mirror_engine.storage.listing import StoreStorage
 
 
@@ -33,13 +34,16 @@ class ListedStorage(MemoryStorage, StoreStorage):
         return super().open(path)
 
     def pages(self, folder, after):
-        tree = sorted(
-            ("/".join(path), node.entry) for path, node in self._below(tuple(filter(None, folder.split("/"))))
-        )
-        found = [each for each in tree if each[0] > after or not self.begins_after]
+        found = sorted(each for each in self._tree(folder) if each[0] > after or not self.begins_after)
         for start in range(0, len(found), self.page_size):
             self.calls.append(f"page {folder}")
             yield found[start : start + self.page_size]
+
+    def _tree(self, folder):
+        for entry in MemoryStorage.list(self, folder) or ():
+            path = joined(folder, entry.name)
+            yield path, entry
+            yield from self._tree(path)
 
     scan = StoreStorage.scan
     _read = remove = None  # it opens files itself

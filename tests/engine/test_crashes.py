@@ -6,7 +6,6 @@ import inspect
 import shutil
 from collections import Counter
 from dataclasses import replace
-from itertools import count
 
 import pytest
 from eventful_zone import EventfulZone, check
@@ -96,8 +95,7 @@ class World:
 
     def copy(self, root):
         shutil.copytree(self.root, root)
-        storage, writer = MemoryStorage(), MemoryDeltaWriter()
-        storage._nodes, storage._births = dict(self.storage._nodes), count(1000)
+        storage, writer = self.storage.copy(), MemoryDeltaWriter()
         writer._tables = {table: list(commits) for table, commits in self.writer._tables.items()}
         writer._segments = dict(self.writer._segments)
         return World(root, storage, writer, self.shape)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.listing import Entry, Kind
-from mirror_engine.storage.base import NO_IDENTITY, parts_of
+from mirror_engine.storage.base import NO_IDENTITY, no_file_path, parts_of
 
 SECONDS_TO_DISK = 30.0  # after which a change is durable without a sync
 
@@ -62,8 +62,9 @@ class Disk:
         self.versions, self._moves = {}, []
 
     def find(self, path):
-        node = self.root
-        for part in parts_of(path) or ():
+        parts = parts_of(path)
+        node = None if parts is None else self.root
+        for part in parts or ():
             if not isinstance(node, Folder) or part not in node.names:
                 return None
             node = node.names[part]
@@ -83,9 +84,9 @@ class Disk:
                 raise StorageUnavailable(f"{path}: no folder is on the way", "Remove what is there.")
         return node
 
-    def put(self, path, content):
+    def put(self, path, content, modified_ns=None):
         """A new file takes the name, as by a rename of a temporary one."""
-        file = File(self._next(), content, self._now())
+        file = File(self._next(), content, self._now() if modified_ns is None else modified_ns)
         self._place(path, file)
         return file
 
@@ -103,9 +104,10 @@ class Disk:
         file = self.find(source)
         if not isinstance(file, File):
             return False
-        above, _, name = source.rpartition("/")
-        del self.find(above).names[name]
         self._place(target, file)
+        above, _, name = source.rpartition("/")
+        if source != target:
+            del self.find(above).names[name]
         self._moves = [*self._moves[-20:], (self._clock(), source, target, file)]
         return True
 
@@ -143,6 +145,8 @@ class Disk:
         return found
 
     def _place(self, path, file):
+        if not parts_of(path):
+            raise no_file_path(path)
         above, _, name = path.rpartition("/")
         folder = self.make_folder(above)
         if isinstance(folder.names.get(name), Folder):
@@ -223,6 +227,8 @@ class DiskStorage:
         return False
 
     def delete(self, path):
+        if not parts_of(path):
+            return
         if isinstance(self._disk.find(path), Folder):
             for name in self._port.call(f"list {path}", lambda: self._names(path)) or ():
                 self.delete(f"{path}/{name}")
@@ -331,9 +337,6 @@ class _Reader(io.RawIOBase):
     def seek(self, offset, whence=io.SEEK_SET):
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._file.content)}[whence]
         self._at = start + offset
-        return self._at
-
-    def tell(self):
         return self._at
 
     def readinto(self, buffer):
