@@ -11,21 +11,7 @@ from pathlib import Path
 from marking import marking
 from quick_folder import quick_folder
 
-from mirror_engine.tables.base import DeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
-
-READS = ("tables", "snapshot", "count_rows", "log_stamp", "needed_stamp", "folder_identity", "latest_external_change")
-READS += (
-    "rows",
-    "history",
-    "applied_since",
-    "make_durable",
-    "write_segment",
-    "say_again",
-    "finish_drop",
-    "is_mirrored",
-    "take_back",
-)
 
 
 class ArrowLog:
@@ -87,11 +73,20 @@ class ArrowTables:
         self._held.close()
 
 
-class ArrowTablesWriter(DeltaWriter):
+class ArrowTablesWriter:
     """The port of one process."""
 
     def __init__(self, tables, real, port):
         self._tables, self._real, self._port = tables, real, port
+
+    def __getattr__(self, name):
+        method = getattr(self._real, name)
+
+        def call(*arguments, **options):
+            words = " ".join([name, *map(str, arguments[:1])])
+            return self._port.call(words, lambda: method(*arguments, **options))
+
+        return call
 
     def apply(self, table, batch, record, check=lambda: None):
         def commit():
@@ -114,20 +109,5 @@ class ArrowTablesWriter(DeltaWriter):
 
         self._port.call(f"drop {table}", remove)
 
-    def maintain(self, table, retention_hours, is_wanted=lambda: False):
-        return self._port.call(f"maintain {table}", lambda: self._real.maintain(table, retention_hours, is_wanted))
-
     def close(self):
         self._real.close()
-
-
-def _passed_on(name):
-    def call(self, *arguments, **options):
-        words = " ".join([name, *map(str, arguments[:1])])
-        return self._port.call(words, lambda: getattr(self._real, name)(*arguments, **options))
-
-    return call
-
-
-for each in READS:
-    setattr(ArrowTablesWriter, each, _passed_on(each))

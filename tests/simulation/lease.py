@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
-
-class Version(NamedTuple):
-    content: bytes
-    etag: str
-    modified: float
-    generation: None = None
+from mirror_engine.storage.object_store import StoredVersion
 
 
 class Lease:
@@ -23,7 +17,7 @@ class Lease:
         if (self.version and self.version.etag) != (before and before.etag):
             return None
         self._count += 1
-        self.version = Version(content, f"e{self._count}", float(int(self._clock())))
+        self.version = StoredVersion(content, f"e{self._count}", float(int(self._clock())))
         return self.version
 
     @property
