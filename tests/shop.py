@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,9 +10,10 @@ from dataclasses import replace
 import pyarrow as pa
 from obstore.store import LocalStore
 
-from mirror_engine import Config, Mirror
+from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.clock import Clock
 from mirror_engine.events import DiagnosticRaised
+from mirror_engine.landing_zone.layout import ENGINE, LEDGER
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
@@ -94,6 +96,27 @@ class Shop:
     def orders(self, name="Orders", **options):
         return self.publisher.table(name, keys=["id"], types=TYPES, **options)
 
+    def land(self, *numbers, table="Orders", **options):
+        """Land a file of one row for each number; returns the table's folder."""
+        orders = self.orders(table, **options)
+        for number in numbers:
+            orders.insert(row(number), name=name(number))
+        return orders
+
+    def apply(self, *numbers, **options):
+        """Land such files, and apply each before the next one lands."""
+        for number in numbers:
+            self.land(number, **options)
+            assert self.sync().result is RunResult.CAUGHT_UP
+
+    def lose_ledger(self):
+        for file in self.root.glob(f"{LEDGER}*"):
+            file.unlink()
+
+    def lose_state(self):
+        """Lose all that is not in the tables: ledger, history, lock."""
+        shutil.rmtree(self.root / ENGINE)
+
     @contextmanager
     def trace(self, table="Orders"):
         with self.mirror() as mirror, mirror._snapshot() as look:
@@ -110,8 +133,23 @@ class Shop:
             status = mirror._status()
         return [*status.diagnostics, *(found for table in status.tables for found, _ in table.diagnostics)]
 
+    def heard(self, *kinds):
+        return [event for event in self.events if isinstance(event, kinds)]
+
     def said(self):
-        return [event.diagnostic.code for event in self.events if isinstance(event, DiagnosticRaised)]
+        return [event.diagnostic.code for event in self.heard(DiagnosticRaised)]
+
+
+def cycles(running, times):
+    for _ in range(times):
+        running.cycle(NO_STOP)
+
+
+def settle(running, maintained=None):
+    """Cycles until nothing is left to do."""
+    running.cycle(NO_STOP, maintained)
+    while running.last.stale:
+        running.cycle(NO_STOP, maintained)
 
 
 def name(number):

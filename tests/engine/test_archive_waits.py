@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
-from shop import NO_STOP, Shop, name, row
+from shop import NO_STOP, Shop, cycles, name, row
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, Trait
@@ -18,23 +19,23 @@ DAY = 86_400.0
 @pytest.fixture
 def three_applied(tmp_path):
     shop = Shop(tmp_path)
-    for number in (1, 2, 3):
-        shop.orders().insert(row(number), name=name(number))
+    shop.land(1, 2, 3)
     shop.sync()
     return shop
 
 
-def damaged(shop, monkeypatch):
-    """ME081: its Delta log cannot be read; it is restored."""
-
-    def raises(*_):
-        raise TableDamaged("dbo/Orders", "commit 1 is cut off")
-
+def unread(shop, monkeypatch, error):
+    """No look at a log succeeds; gives what ends that."""
     patch = monkeypatch.context()
     writer = patch.__enter__()
     for reads in ("snapshot", "latest_external_change"):
-        writer.setattr(shop.writer, reads, raises)
+        writer.setattr(shop.writer, reads, Mock(side_effect=error))
     return lambda: patch.__exit__(None, None, None)
+
+
+def damaged(shop, monkeypatch):
+    """ME081: its Delta log cannot be read; it is restored."""
+    return unread(shop, monkeypatch, TableDamaged("dbo/Orders", "commit 1 is cut off"))
 
 
 def of_another_type(shop, _):
@@ -82,6 +83,13 @@ def archived(shop):
 STANDING = [damaged, of_another_type, with_broken_metadata, changed_by_another, overwritten, removed]
 
 
+def check_archive_expires(shop):
+    shop.sync()
+    shop.now += 8 * DAY
+    shop.sync()
+    assert archived(shop) == set()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("begins", STANDING, ids=lambda begins: begins.__name__)
 def test_archive_expires_only_once_the_help_is_over(three_applied, monkeypatch, begins):
@@ -92,10 +100,7 @@ def test_archive_expires_only_once_the_help_is_over(three_applied, monkeypatch, 
         three_applied.sync()
         assert archived(three_applied) >= needed
     ends()
-    three_applied.sync()
-    three_applied.now += 8 * DAY
-    three_applied.sync()
-    assert archived(three_applied) == set()
+    check_archive_expires(three_applied)
 
 
 def test_halt_in_the_same_cycle_keeps_what_has_just_expired(three_applied, monkeypatch):
@@ -115,8 +120,7 @@ def test_kept_archive_costs_no_cycle(three_applied, monkeypatch):
     with three_applied.engine() as running:
         real = running._janitor.clean
         monkeypatch.setattr(running._janitor, "clean", lambda *given, **how: cleaned.append(1) or real(*given, **how))
-        for _ in range(5):
-            running.cycle(NO_STOP)
+        cycles(running, 5)
     assert len(cleaned) <= 2
 
 
@@ -145,19 +149,11 @@ def test_archive_of_a_table_whose_log_is_not_readable_just_now_stays(three_appli
     ends = begins(three_applied, monkeypatch)
     three_applied.now += 8 * DAY
     three_applied.sync()
-
-    def raises(*_):
-        raise StorageUnavailable("the store is busy")
-
-    with monkeypatch.context() as busy:
-        for reads in ("snapshot", "latest_external_change"):
-            busy.setattr(three_applied.writer, reads, raises)
-        for _ in range(2):
-            three_applied.now += DAY
-            three_applied.sync()
+    is_read = unread(three_applied, monkeypatch, StorageUnavailable("the store is busy"))
+    for _ in range(2):
+        three_applied.now += DAY
+        three_applied.sync()
+    is_read()
     assert archived(three_applied) == {name(1), name(2)}
     ends()
-    three_applied.sync()
-    three_applied.now += 8 * DAY
-    three_applied.sync()
-    assert archived(three_applied) == set()
+    check_archive_expires(three_applied)

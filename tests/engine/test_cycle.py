@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from scripted_faults import Failing, Script, faulty
-from shop import NO_STOP, Shop, name, row
+from shop import NO_STOP, Shop, cycles, name, row, settle
 
 from mirror_engine.engine import planner
 from mirror_engine.engine.cycle import RunResult
@@ -107,9 +107,7 @@ def test_a_diagnostic_is_reported_when_it_appears_and_when_it_comes_back(shop):
 @pytest.fixture
 def shops(shop):
     for table in TABLES:
-        orders = shop.orders(table)
-        orders.insert(row(1))
-        orders.insert(row(2))
+        shop.land(1, 2, table=table)
     return shop
 
 
@@ -118,8 +116,7 @@ def test_an_idle_cycle_lists_each_folder_once_and_reads_and_writes_nothing(shops
     zone = shops.writer
     shops.writer = faulty(zone, script)
     with shops.engine(storage=faulty(LocalStorage(shops.root), script)) as running:
-        for _ in range(3):
-            running.cycle(NO_STOP)
+        cycles(running, 3)
         script.calls.clear()
         running.cycle(NO_STOP)
         calls = Counter(call.partition(" ")[0] for call in script.calls)
@@ -150,9 +147,8 @@ def test_after_an_event_only_the_touched_tables_log_is_looked_at(shops):
 
 def test_a_change_file_is_looked_up_three_times_by_the_cycle_that_applies_it(tmp_path, monkeypatch):
     """When it is listed, after it was read, and before its rows are committed."""
-    shop = Shop(tmp_path)
-    path = shop.orders().insert(row(1))
-    asked = Counter()
+    shop, asked = Shop(tmp_path), Counter()
+    shop.land(1)
 
     def counted(module, function):
         call = getattr(module, function)
@@ -168,7 +164,7 @@ def test_a_change_file_is_looked_up_three_times_by_the_cycle_that_applies_it(tmp
     with shop.engine() as running:
         running.cycle(NO_STOP)
         assert running.report().commits == 1
-    assert asked[path.rpartition("/")[2]] == 3
+    assert asked[name(1)] == 3
 
 
 @pytest.mark.slow
@@ -209,8 +205,7 @@ def test_failing_monitoring_files_are_retried_with_growing_pauses(shops):
             shops.clock.advance(seconds=0.5)
         assert list(running.last.failures) == [None]
         assert running.last.run_result is RunResult.RETRY
-    pauses = [event.retry_seconds for event in shops.events if isinstance(event, RetryScheduled)]
-    assert pauses == [1.0, 2.0, 4.0]
+    assert [event.retry_seconds for event in shops.heard(RetryScheduled)] == [1.0, 2.0, 4.0]
 
 
 @pytest.mark.slow
@@ -237,35 +232,38 @@ def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each
         return path.stat().st_ino != before
 
     with shops.engine() as running:
-        for _ in range(3):
-            running.cycle(NO_STOP)
+        cycles(running, 3)
         assert not is_written()
-        shops.publisher.folder("T0").insert(row(3), name="00000000000000000003.parquet")
+        shops.land(3, table="T0")
         assert [is_written() for _ in range(3)] == [False, True, False]  # the first of them has work for a second one
         shops.clock.advance(seconds=monitoring_files.BUSY_SECONDS)
-        shops.publisher.folder("T0").insert(row(4), name="00000000000000000004.parquet")
+        shops.land(4, table="T0")
         assert [is_written() for _ in range(3)] == [True, True, False]
         monkeypatch.setattr(monitoring_files, "HEARTBEAT_SECONDS", 0.0)
         assert is_written()
+
+
+def rows_shown(shop):
+    """How many rows of T0 the monitoring files tell of."""
+    entries = fabric_files.read_tables(LocalStorage(shop.root))
+    return next(each["metrics"]["processedRowCount"] for each in entries if each["sourceTableName"] == "T0")
 
 
 def test_what_no_further_cycle_writes_into_the_monitoring_files_is_written_at_the_end(shops):
     with shops.engine() as running:
         for number in (3, 4):
             running.cycle(NO_STOP)
-            shops.publisher.folder("T0").insert(row(number), name=name(number))
+            shops.land(number, table="T0")
         running.cycle(NO_STOP)
-    metrics = {each["sourceTableName"]: each["metrics"] for each in fabric_files.read_tables(LocalStorage(shops.root))}
-    assert metrics["T0"]["processedRowCount"] == 4
+    assert rows_shown(shops) == 4
 
 
 def test_retry_of_the_zone_counts_only_when_it_is_due_and_stops_no_table(shops):
     storage = faulty(LocalStorage(shops.root), Failing(r"list .*/T1$"))
     with shops.engine(storage=storage) as running:
-        for _ in range(3):
-            running.cycle(NO_STOP)
+        cycles(running, 3)
         assert isinstance(running.last.plans[TableName("", "T2")].state, CaughtUp)
-    assert len([event for event in shops.events if isinstance(event, RetryScheduled)]) == 1
+    assert len(shops.heard(RetryScheduled)) == 1
 
 
 @pytest.fixture
@@ -288,12 +286,11 @@ def test_idle_tables_are_not_planned_again(shops, planned):
     with shops.engine() as running:
         settle(running)
         planned.clear()
-        for _ in range(2):
-            running.cycle(NO_STOP)
+        cycles(running, 2)
         assert set(planned) == {"Empty"}  # its state depends on the time
         assert isinstance(running.last.plans[TableName("", "T0")].state, CaughtUp)
         planned.clear()
-        shops.publisher.folder("T2").insert(row(3), name=name(3))
+        shops.land(3, table="T2")
         settle(running)
         assert set(planned) == {"Empty", "T2"}
     assert shops.ids("T2") == [1, 2, 3]
@@ -312,7 +309,7 @@ def test_blocked_and_halted_tables_are_not_planned_again(shops, monkeypatch):
 
     with shops.engine() as running:
         settle(running)
-        shops.publisher.folder("T0").insert(row(4), name=name(4))
+        shops.land(4, table="T0")
         rejected = zone / "T1" / name(3)
         rejected.write_bytes(b"no Parquet")
         metadata = (zone / "T2" / METADATA_FILE).rename(shops.root / METADATA_FILE)
@@ -324,10 +321,9 @@ def test_blocked_and_halted_tables_are_not_planned_again(shops, monkeypatch):
         states = {plan.table.folder: type(plan.state) for plan in running.last.plans.values()}
         assert states == {"T0": Blocked, "T3": CaughtUp, "Bare": Unconfigured, **halted}
         looked_up.clear()
-        for _ in range(2):
-            running.cycle(NO_STOP)
+        cycles(running, 2)
         assert looked_up == []
-        shops.publisher.folder("T0").insert(row(3), name=name(3))
+        shops.land(3, table="T0")
         rejected.unlink()
         metadata.rename(zone / "T2" / METADATA_FILE)
         shutil.rmtree(zone / "dbo.schema")
@@ -348,18 +344,10 @@ def test_empty_table_fails_after_14_days_of_idle_cycles(shops):
     assert "ME068" in shops.said()
 
 
-def settle(running):
-    running.cycle(NO_STOP)
-    while running.last.stale:
-        running.cycle(NO_STOP)
-
-
 @pytest.mark.parametrize("what", ["files", "tables"])
 def test_sync_returns_while_a_publisher_lands(shop, monkeypatch, what):
     """It applies what had landed when it began, whatever lands meanwhile."""
-    orders = shop.orders("T0")
-    for number in range(4):
-        orders.insert(row(number))
+    orders = shop.land(1, 2, 3, table="T0")
     clean, landed = Janitor.clean, iter(range(4, 100))
 
     def landing(*arguments, **options):
@@ -370,7 +358,7 @@ def test_sync_returns_while_a_publisher_lands(shop, monkeypatch, what):
     monkeypatch.setattr(Janitor, "clean", landing)
     report = shop.sync()
     assert report.result is RunResult.CAUGHT_UP
-    assert set(range(4)) <= set(shop.ids("T0"))
+    assert {1, 2, 3} <= set(shop.ids("T0"))
     assert next(landed) < 20
 
 
@@ -438,20 +426,17 @@ def test_the_monitoring_files_are_written_before_a_wait_though_a_table_still_has
     def wait(seconds):
         if seconds == 0:
             return
-        metrics = {each["sourceTableName"]: each["metrics"] for each in fabric_files.read_tables(storage)}
-        counts.append(metrics["T0"]["processedRowCount"])
-        shops.publisher.folder("T0").insert(row(4), name=name(4))
+        counts.append(rows_shown(shops))
+        shops.land(4, table="T0")
         if len(counts) == 2:
             stop.set()
 
-    storage = LocalStorage(shops.root)
     watcher = SimpleNamespace(touched=lambda: None, is_due=lambda: False, wait=wait)
     maintenance = SimpleNamespace(in_progress=TableName("", "T1"), start=lambda *_, **__: None)
     for table in ("T0", "T1"):
-        shops.publisher.folder(table).insert(row(3), name=name(3))
+        shops.land(3, table=table)
     with shops.engine() as running:
-        while running.last.stale or not running.last.zone:
-            running.cycle(NO_STOP, maintenance.in_progress)
+        settle(running, maintenance.in_progress)
         before = shops.status("T0").rows_processed
         running.run(stop, watcher, maintenance)
     assert counts == [before, before + 1]

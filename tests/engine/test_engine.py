@@ -8,7 +8,7 @@ import threading
 import pytest
 from filelock import FileLock
 from scripted_faults import Failing, faulty
-from shop import NO_STOP, TYPES, Shop, row
+from shop import NO_STOP, TYPES, Shop, cycles, name, row
 
 import mirror_engine.engine.turns
 from mirror_engine import Config, RunResult
@@ -48,10 +48,10 @@ def test_batch_files_and_bytes_bound_a_commit_but_one_file_always_goes(tmp_path,
 def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
     orders = shop.orders()
     orders.skip_numbers()
-    second = orders.insert(row(2))
+    orders.insert(row(2))
     shop.sync()
-    orders.insert(row(9), name=second.rpartition("/")[2])
-    orders.insert(row(1), name="00000000000000000001.parquet")
+    orders.insert(row(9), name=name(2))
+    shop.land(1)
     shop.sync()
     assert shop.sync().result is RunResult.CAUGHT_UP
     found = shop.status()
@@ -67,10 +67,7 @@ def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
 
 
 def test_a_failure_that_is_over_hastens_no_further_cycle(shop):
-    orders = shop.orders()
-    orders.insert(row(1))
-    orders.insert(row(2))
-    script = Failing("move .*Orders")
+    orders, script = shop.land(1, 2), Failing("move .*Orders")
     with shop.engine(storage=faulty(LocalStorage(shop.root), script)) as running:
         running.cycle(NO_STOP)
         assert running.next_cycle_seconds(15.0) == 0.0
@@ -78,8 +75,7 @@ def test_a_failure_that_is_over_hastens_no_further_cycle(shop):
         running.cycle(NO_STOP)
         assert shop.ids() == [1, 2, 3]
         script.is_over = True
-        for _ in range(2):
-            running.cycle(NO_STOP)
+        cycles(running, 2)
         assert running.next_cycle_seconds(15.0) == 15.0
 
 
@@ -119,11 +115,9 @@ def test_a_restored_zone_with_the_same_files_is_kept_and_one_made_again_is_rebui
 
 def test_a_zone_made_again_with_one_file_as_before_is_rebuilt(tmp_path):
     shop = Shop(tmp_path, cleanup="off")
-    orders = shop.orders()
-    first = orders.insert(row(1))
-    orders.insert(row(2))
+    shop.land(1, 2)
     shop.sync()
-    content = (shop.publisher.path / first).read_bytes()
+    content = (shop.publisher.path / "Orders" / name(1)).read_bytes()
     shutil.rmtree(shop.publisher.path)
     orders = LandingZoneWriter(shop.root).table("Orders", keys=["id"], types=TYPES)
     orders.land(content)
@@ -157,28 +151,23 @@ def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_is_th
         running.cycle(NO_STOP)
         shop.writer.drop("dbo/Orders")
         orders.insert(row(2))
-        running.cycle(NO_STOP)
-        running.cycle(NO_STOP)
+        cycles(running, 2)
     assert shop.ids() == [1, 2]
     assert "ME069" not in shop.said()  # no file is gone
 
 
 def test_another_default_schema_begins_again_and_stays_so(shop):
-    orders = shop.orders()
-    orders.initial_load(row(1))
+    shop.orders().initial_load(row(1))
     shop.sync()
     shop.config = Config(default_schema="none")
-    for number in (2, 3):
-        orders.insert(row(number))
-        shop.sync()
+    shop.apply(2, 3)
     assert shop.writer.rows("Orders").column("id").to_pylist() == [1, 2, 3]
 
 
 def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path, monkeypatch):
     dropping, moving = Failing("drop"), Failing("move .*Orders")
     shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), dropping))
-    orders = shop.orders()
-    paths = [orders.insert(row(number)) for number in (1, 2)]
+    shop.land(1, 2)
     folder = shop.publisher.path / "Orders"
     with shop.engine(storage=faulty(LocalStorage(shop.root), moving)) as running:
         running.cycle(NO_STOP)
@@ -191,7 +180,7 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path, mo
         monkeypatch.setattr(mirror_engine.engine.turns, "FIRST_PAUSE_SECONDS", 60.0)
         for _ in range(2):
             running.cycle(NO_STOP)
-            assert all((shop.publisher.path / path).exists() for path in paths)
+            assert all((folder / name(number)).exists() for number in (1, 2))
         shop.clock.advance(minutes=5)
         dropping.is_over = True
         running.cycle(NO_STOP)

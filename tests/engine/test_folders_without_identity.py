@@ -15,9 +15,7 @@ from mirror_engine.events import TableDropped
 def three_in_store(tmp_path):
     """Three applied files, of which the newest is still in the folder."""
     shop = Shop(tmp_path)
-    orders = shop.orders()
-    for number in (1, 2, 3):
-        orders.insert(row(number))
+    shop.land(1, 2, 3)
     assert sync(shop) is RunResult.CAUGHT_UP
     assert {file.name for file in folder(shop).glob("0*")} == {name(3)}
     shop.events.clear()
@@ -43,17 +41,13 @@ def recreate(shop, *numbers, first=8):
         orders.insert(row(first + offset), name=name(number))
 
 
-def drops(shop):
-    return [event for event in shop.events if isinstance(event, TableDropped)]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]])
 def test_a_folder_that_begins_again_is_a_recreated_one(three_in_store, numbers):
     recreate(three_in_store, *numbers)
     sync(three_in_store)
     assert three_in_store.ids() == [*range(8, 8 + len(numbers))]
-    assert len(drops(three_in_store)) == 1
+    assert len(three_in_store.heard(TableDropped)) == 1
 
 
 @pytest.mark.slow
@@ -69,8 +63,7 @@ def test_one_file_alone_is_enough(tmp_path):
 @pytest.mark.slow
 def test_numbers_that_begin_anywhere_may_begin_again_anywhere(tmp_path):
     shop = Shop(tmp_path, first_file="lowest")
-    for number in (5, 6):
-        shop.orders().insert(row(number), name=name(number))
+    shop.land(5, 6)
     sync(shop)
     recreate(shop, 5)
     sync(shop)
@@ -80,8 +73,7 @@ def test_numbers_that_begin_anywhere_may_begin_again_anywhere(tmp_path):
 @pytest.mark.slow
 def test_a_lost_ledger_knows_it_too(three_in_store):
     recreate(three_in_store, 1, 2)
-    for file in (three_in_store.root / ".mirror-engine").glob("ledger*"):
-        file.unlink()
+    three_in_store.lose_ledger()
     sync(three_in_store)
     assert three_in_store.ids() == [8, 9]
 
@@ -109,7 +101,7 @@ def land_again(shop, number, *ids):
 def test_what_does_not_begin_again_is_the_same_folder(three_in_store, act):
     act[1](three_in_store)
     sync(three_in_store)
-    assert drops(three_in_store) == []
+    assert three_in_store.heard(TableDropped) == []
     assert three_in_store.ids()[:3] == [1, 2, 3]
 
 
@@ -131,7 +123,7 @@ def test_files_that_are_back_with_the_bytes_that_were_applied_are_the_same_folde
         (folder(three_in_store) / name(number)).write_bytes(found)
         (folder(three_in_store) / name(number)).touch()
     sync(three_in_store)
-    assert drops(three_in_store) == []
+    assert three_in_store.heard(TableDropped) == []
     assert three_in_store.ids() == [1, 2, 3]
     assert three_in_store.said() == []
 
@@ -145,7 +137,7 @@ def test_files_ordered_by_time_have_no_number_to_begin_again_with(tmp_path):
     for number, file in ((2, name(1)), (3, "b.parquet")):
         shop.orders(strategy="LastUpdateTimeFileDetection").insert(row(number), name=file)
     sync(shop)
-    assert (shop.ids(), drops(shop)) == ([1, 2, 3], [])
+    assert (shop.ids(), shop.heard(TableDropped)) == ([1, 2, 3], [])
 
 
 @pytest.mark.slow
@@ -154,11 +146,11 @@ def test_an_emptied_folder_is_a_missing_one(three_in_store):
     folder(three_in_store).mkdir()
     three_in_store.orders("Other")
     sync(three_in_store)
-    assert len(drops(three_in_store)) == 1
+    assert len(three_in_store.heard(TableDropped)) == 1
 
 
 @pytest.mark.usefixtures("one_attempt")
 def test_a_zone_without_any_file_proves_nothing(three_in_store):
     shutil.rmtree(folder(three_in_store))
     sync(three_in_store)
-    assert drops(three_in_store) == []
+    assert three_in_store.heard(TableDropped) == []

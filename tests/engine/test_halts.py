@@ -2,115 +2,85 @@
 
 from __future__ import annotations
 
-import pytest
-from shop import NO_STOP, Shop, name, row
+from functools import partial
 
-from mirror_engine import RunResult
+import pytest
+from shop import NO_STOP, Shop, cycles, row
+
+from mirror_engine import Config, RunResult
 from mirror_engine.engine import planner
 from mirror_engine.events import TableHalted, TableResumed
-from mirror_engine.landing_zone.layout import LEDGER, ZONE
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
 
 
-class Damaged:
+def damaged(shop):
     """ME081: another program's commit is cut off."""
-
-    def __init__(self, shop):
-        newest = max((shop.root / "Tables/dbo/Orders/_delta_log").glob("*.json"))
-        self.commit = newest.with_name(f"{int(newest.stem) + 1:020}.json")
-
-    def begin(self):
-        self.commit.write_bytes(b'{"commitInfo":')
-
-    def end(self):
-        self.commit.unlink()
+    newest = max((shop.root / "Tables/dbo/Orders/_delta_log").glob("*.json"))
+    commit = newest.with_name(f"{int(newest.stem) + 1:020}.json")
+    commit.write_bytes(b'{"commitInfo":')
+    return commit.unlink
 
 
-class Conflict:
+def conflict(shop):
     """ME004: two folders of one Delta table."""
-
-    def __init__(self, shop):
-        self.shop = shop
-
-    def begin(self):
-        self.shop.orders("dbo.Orders").insert(row(9))
-
-    def end(self):
-        self.shop.publisher.remove("dbo.schema/Orders")
+    shop.orders("dbo.Orders").insert(row(9))
+    return lambda: shop.publisher.remove("dbo.schema/Orders")
 
 
-class TooMany:
+def too_many(shop):
     """ME007: more tables than Fabric takes, under `strict`."""
-
-    def __init__(self, shop):
-        self.shop = shop
-
-    def begin(self):
-        self.shop.orders("Second").insert(row(9))
-
-    def end(self):
-        self.shop.publisher.remove("Orders")
+    shop.orders("Second").insert(row(9))
+    return lambda: shop.publisher.remove("Orders")
 
 
-class BrokenMetadata:
+def broken_metadata(shop):
     """ME010: a halt that the progress of its table records, too."""
-
-    def __init__(self, shop):
-        self.path = shop.root / ZONE / "Orders/_metadata.json"
-
-    def begin(self):
-        self.whole = self.path.read_bytes()
-        self.path.write_bytes(b"{")
-
-    def end(self):
-        self.path.write_bytes(self.whole)
+    path = shop.root / ZONE / "Orders/_metadata.json"
+    whole = path.read_bytes()
+    path.write_bytes(b"{")
+    return lambda: path.write_bytes(whole)
 
 
-class EmptyFile:
+def empty_file(shop):
     """ME023 of a table that has no Delta table yet; its folder is deleted."""
-
-    def __init__(self, shop):
-        self.shop = shop
-
-    def begin(self):
-        self.shop.orders("New")
-        (self.shop.root / ZONE / "New" / name(1)).write_bytes(b"")
-
-    def end(self):
-        self.shop.publisher.remove("New")
+    shop.orders("New").land(b"")
+    return lambda: shop.publisher.remove("New")
 
 
 # what halts which table, the code, and the reason of its end
 HALTS = [
-    (Damaged, "Orders", "ME081", ""),
-    (Conflict, "dbo.schema/Orders", "ME004", "deleted"),
-    (TooMany, "Second", "ME007", ""),
-    (BrokenMetadata, "Orders", "ME010", ""),
-    (EmptyFile, "New", "ME023", "deleted"),
+    (damaged, "Orders", "ME081", ""),
+    (conflict, "dbo.schema/Orders", "ME004", "deleted"),
+    (too_many, "Second", "ME007", ""),
+    (broken_metadata, "Orders", "ME010", ""),
+    (empty_file, "New", "ME023", "deleted"),
 ]
 
 
 @pytest.fixture
 def arrow_shop(tmp_path, monkeypatch):
+    """A shop with a table that has caught up."""
     monkeypatch.setattr(planner, "MAX_FABRIC_TABLES", 1)
-    return Shop(tmp_path / "shop", ArrowWriter(tmp_path / "shop/Tables", tmp_path / "scratch"))
-
-
-def opened(shop, kind):
-    if kind is TooMany:
-        shop.config = type(shop.config)(strict=True)
-    for number in (1, 2):
-        shop.orders().insert(row(number), name=name(number))
+    shop = Shop(tmp_path / "shop", ArrowWriter(tmp_path / "shop/Tables", tmp_path / "scratch"))
+    shop.land(1, 2)
     assert shop.sync().result is RunResult.CAUGHT_UP
     shop.events.clear()
-    return kind(shop)
+    return shop
+
+
+@pytest.fixture
+def cause(arrow_shop, request):
+    """Begins a halt; gives what ends it."""
+    arrow_shop.config = Config(strict=request.param is too_many)
+    return partial(request.param, arrow_shop)
 
 
 def told(shop):
-    return [(type(event), event.table.folder) for event in shop.events if isinstance(event, TableHalted | TableResumed)]
+    return [(type(event), event.table.folder) for event in shop.heard(TableHalted, TableResumed)]
 
 
 def events_of(result):
@@ -123,17 +93,17 @@ def history(shop):
     return [each for each in reversed(found) if each[0] in {"halted", "resumed"}]
 
 
-@pytest.mark.parametrize(("kind", "table", "code", "end"), HALTS)
-def test_halt_and_its_end_are_reported_by_the_runs_that_find_them(arrow_shop, kind, table, code, end):
+@pytest.mark.parametrize(("cause", "table", "code", "reason"), HALTS, indirect=["cause"])
+def test_halt_and_its_end_are_reported_by_the_runs_that_find_them(arrow_shop, cause, table, code, reason):
     name_of = TableName.from_folder(table).normalized
-    cause, begun, over = opened(arrow_shop, kind), ("halted", name_of, code), ("resumed", name_of, end)
-    cause.begin()
+    begun, over = ("halted", name_of, code), ("resumed", name_of, reason)
+    end = cause()
     report = arrow_shop.sync()
     assert report.result is RunResult.NEEDS_ATTENTION
     assert begun in events_of(report)
     assert history(arrow_shop) == [begun]
     assert arrow_shop.sync().changes == []  # it is known
-    cause.end()
+    end()
     report = arrow_shop.sync()
     assert report.result is RunResult.CAUGHT_UP
     assert over in events_of(report)
@@ -142,26 +112,22 @@ def test_halt_and_its_end_are_reported_by_the_runs_that_find_them(arrow_shop, ki
     assert arrow_shop.sync().changes == []
 
 
-@pytest.mark.parametrize(("kind", "table", "code", "end"), HALTS)
-def test_halt_and_its_end_in_one_run_are_reported_once(arrow_shop, kind, table, code, end):
-    cause = opened(arrow_shop, kind)
+@pytest.mark.parametrize(("cause", "table", "code", "reason"), HALTS, indirect=["cause"])
+def test_halt_and_its_end_in_one_run_are_reported_once(arrow_shop, cause, table, code, reason):
     with arrow_shop.engine() as running:
         running.cycle(NO_STOP)
-        cause.begin()
-        for _ in range(3):
-            running.cycle(NO_STOP)
-        cause.end()
-        for _ in range(3):
-            running.cycle(NO_STOP)
+        end = cause()
+        cycles(running, 3)
+        end()
+        cycles(running, 3)
     assert told(arrow_shop) == [(TableHalted, table), (TableResumed, table)]
     name_of = TableName.from_folder(table).normalized
-    assert history(arrow_shop) == [("halted", name_of, code), ("resumed", name_of, end)]
+    assert history(arrow_shop) == [("halted", name_of, code), ("resumed", name_of, reason)]
 
 
 def test_halt_whose_run_was_killed_before_it_was_stored_is_not_lost(arrow_shop, monkeypatch):
     """It may be told twice, never not at all."""
-    cause = opened(arrow_shop, EmptyFile)
-    cause.begin()
+    empty_file(arrow_shop)
     monkeypatch.setattr("mirror_engine.engine.halts.Halts.store", lambda _: None)
     arrow_shop.sync()
     monkeypatch.undo()
@@ -171,33 +137,29 @@ def test_halt_whose_run_was_killed_before_it_was_stored_is_not_lost(arrow_shop, 
 
 
 def test_another_reason_is_another_halt(arrow_shop):
-    opened(arrow_shop, BrokenMetadata)
     metadata = arrow_shop.root / ZONE / "Orders/_metadata.json"
-    whole = metadata.read_bytes()
-    metadata.write_bytes(b"{")
+    end = broken_metadata(arrow_shop)
     arrow_shop.sync()
     metadata.write_bytes(b"[")  # in other words, at the same place
     assert arrow_shop.sync().changes == []
     metadata.unlink()
     arrow_shop.sync()
-    metadata.write_bytes(whole)
+    end()
     arrow_shop.sync()
     assert [each for _, _, each in history(arrow_shop)] == ["ME010", "ME009", ""]
 
 
 def test_dropped_table_is_halted_no_more_without_a_word_of_its_own(arrow_shop):
-    cause = opened(arrow_shop, BrokenMetadata)
-    cause.begin()
+    broken_metadata(arrow_shop)
     arrow_shop.sync()
     arrow_shop.publisher.remove("Orders")
     assert [each.change for each in arrow_shop.sync().changes] == ["dropped"]
-    arrow_shop.orders().insert(row(1), name=name(1))
+    arrow_shop.land(1)
     assert arrow_shop.sync().changes == []
 
 
 def test_hidden_folder_ends_no_halt(arrow_shop):
-    cause = opened(arrow_shop, BrokenMetadata)
-    cause.begin()
+    end = broken_metadata(arrow_shop)
     arrow_shop.sync()
     folder, away = arrow_shop.root / ZONE / "Orders", arrow_shop.root.with_name("away")
     folder.rename(away)
@@ -207,18 +169,16 @@ def test_hidden_folder_ends_no_halt(arrow_shop):
     away.rename(folder)
     arrow_shop.sync()
     assert history(arrow_shop) == [("halted", "Orders", "ME010")]
-    cause.end()
+    end()
     arrow_shop.sync()
     assert history(arrow_shop)[1:] == [("resumed", "Orders", "")]
 
 
 def test_lost_ledger_tells_a_halt_again(arrow_shop):
-    cause = opened(arrow_shop, BrokenMetadata)
-    cause.begin()
+    end = broken_metadata(arrow_shop)
     arrow_shop.sync()
-    for file in arrow_shop.root.glob(f"{LEDGER}*"):
-        file.unlink()
+    arrow_shop.lose_ledger()
     arrow_shop.sync()
-    cause.end()
+    end()
     arrow_shop.sync()
     assert history(arrow_shop) == [("halted", "Orders", "ME010")] * 2 + [("resumed", "Orders", "")]
