@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 from scripted_faults import Failing, faulty
-from shop import NO_STOP, Shop, name, row
+from shop import NO_STOP, Shop, cycles, name, row
 
 from mirror_engine import RunResult
 from mirror_engine.engine.root_identity import DeltaPlaces
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import TableDropped
-from mirror_engine.landing_zone.layout import ENGINE, ZONE
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import Deleted, Unlisted
 from mirror_engine.monitoring.wait_conditions import tables_not_caught_up
 from mirror_engine.storage.local import LocalStorage
@@ -40,18 +40,15 @@ def moved(shop, path):
 
 
 @contextmanager
-def linked(shop, path, *, is_dangling=False):
+def linked(shop, path, to="away"):
     with moved(shop, path) as away:
-        place = shop.root / path
-        place.symlink_to(away.with_name("nowhere") if is_dangling else away)
+        (shop.root / path).symlink_to(away.with_name(to))
         yield
-        place.unlink()
+        (shop.root / path).unlink()
 
 
-@contextmanager
 def dangling(shop, path):
-    with linked(shop, path, is_dangling=True):
-        yield
+    return linked(shop, path, to="nowhere")
 
 
 @contextmanager
@@ -103,10 +100,6 @@ def mounted_over(shop, path):
     return mounted(empty, shop.root / path)
 
 
-def gone(shop, path):
-    return moved(shop, path)
-
-
 HIDINGS = [
     (linked, f"{ZONE}/Orders", ["Orders"], "Orders: is a symbolic link"),
     (replaced_by_file, f"{ZONE}/Orders", ["Orders"], "Orders: is a file"),
@@ -121,8 +114,8 @@ HIDINGS = [
     (linked, "Files", TABLES, "`Files` is a symbolic link"),
     (replaced_by_file, ZONE, TABLES, f"`{ZONE}` is a file"),
     (in_other_case, ZONE, TABLES, f"`{ZONE}` is missing, but `Files/lANDINGzONE` is there"),
-    (gone, ZONE, TABLES, f"`{ZONE}` is missing"),
-    (gone, "Files", TABLES, f"`{ZONE}` is missing"),
+    (moved, ZONE, TABLES, f"`{ZONE}` is missing"),
+    (moved, "Files", TABLES, f"`{ZONE}` is missing"),
     (replaced_by_empty_folder, ZONE, TABLES, f"`{ZONE}` is another folder than before, and empty"),
     (replaced_by_other_zone, ZONE, TABLES, f"`{ZONE}` is another folder than before"),
     (mounted_over, ZONE, TABLES, f"`{ZONE}` is another folder than before, and empty"),
@@ -133,8 +126,7 @@ HIDINGS = [
 def shop_of_tables(tmp_path):
     shop = Shop(tmp_path / "shop")
     for table in TABLES:
-        for number in (1, 2):
-            shop.orders(table).insert(row(number), name=name(number))
+        shop.land(1, 2, table=table)
     shop.sync()
     shop.events.clear()
     return shop
@@ -147,7 +139,7 @@ def states(shop):
 
 
 def dropped(shop):
-    return sorted(event.table.normalized for event in shop.events if isinstance(event, TableDropped))
+    return sorted(event.table.normalized for event in shop.heard(TableDropped))
 
 
 @pytest.mark.parametrize(("hide", "path", "tables", "found"), HIDINGS)
@@ -168,7 +160,7 @@ def test_hidden_folder_drops_nothing_and_goes_on_once_it_is_back(shop_of_tables,
         assert found in " ".join(each.full_message for each in status.unlisted)
     assert not {*TABLES} & {*dropped(shop_of_tables)}
     for table in TABLES:
-        shop_of_tables.orders(table).insert(row(3), name=name(3))
+        shop_of_tables.land(3, table=table)
     assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
     assert [shop_of_tables.ids(table) for table in TABLES] == [[1, 2, 3]] * 2
     assert not {*TABLES} & {*dropped(shop_of_tables)}
@@ -177,7 +169,7 @@ def test_hidden_folder_drops_nothing_and_goes_on_once_it_is_back(shop_of_tables,
 @pytest.mark.parametrize(("hide", "path", "tables", "found"), HIDINGS[:1] + HIDINGS[13:14] + HIDINGS[15:17])
 def test_hidden_folder_drops_nothing_without_a_ledger(shop_of_tables, hide, path, tables, found):
     with hide(shop_of_tables, path):
-        shutil.rmtree(shop_of_tables.root / ENGINE)
+        shop_of_tables.lose_state()
         report = shop_of_tables.sync()
         assert (report.result, found in report.last_failure.message) == (RunResult.RETRY, True)
         assert {each.table for each in report.tables if each.state == "unlisted"} == {*tables}
@@ -189,8 +181,7 @@ def test_unmounted_table_folder_drops_nothing(tmp_path):
     shop = Shop(tmp_path / "shop")
     (shop.publisher.path / "Orders").mkdir(parents=True)
     with mounted_over(shop, f"{ZONE}/Orders"):
-        for number in (1, 2):
-            shop.orders().insert(row(number), name=name(number))
+        shop.land(1, 2)
         assert shop.sync().result is RunResult.CAUGHT_UP
     report = shop.sync()
     assert (report.result, report.last_failure.message) == (
@@ -227,7 +218,7 @@ def test_folder_mounted_again_with_the_same_content_goes_on(shop_of_tables, path
         assert report.result is RunResult.CAUGHT_UP
         assert [(each.change, each.table) for each in report.changes] == [("folder_moved", table)]
         assert ("folder_moved", table) in recorded(shop_of_tables)
-        shop_of_tables.orders(table).insert(row(3), name=name(3))
+        shop_of_tables.land(3, table=table)
         report = shop_of_tables.sync()
         assert (report.result, shop_of_tables.ids(table)) == (RunResult.CAUGHT_UP, [1, 2, 3])
         assert "folder_moved" not in {each.change for each in report.changes}
@@ -365,8 +356,7 @@ def log_shop(tmp_path):
     root = tmp_path / "shop"
     shop = Shop(root, ArrowWriter(root / "Tables", root / "scratch"))
     for number in (1, 2):
-        for table in TABLES:
-            shop.orders(table, strategy=BY_TIME).insert(row(number), name=f"f{number}.parquet")
+        land(shop, number)
         assert shop.sync().result is RunResult.CAUGHT_UP
     shop.events.clear()
     return shop
@@ -374,18 +364,18 @@ def log_shop(tmp_path):
 
 def land(shop, number):
     for table in TABLES:
-        shop.orders(table, strategy=BY_TIME).insert(row(number), name=f"f{number}.parquet")
+        shop.land(number, table=table, strategy=BY_TIME)
 
 
 @pytest.mark.parametrize(
     ("hide", "path", "tables"),
     [
-        (gone, "Tables/Sales", ["Sales.Items"]),
+        (moved, "Tables/Sales", ["Sales.Items"]),
         (replaced_by_empty_folder, "Tables/Sales", ["Sales.Items"]),
         (mounted_over, "Tables/Sales", ["Sales.Items"]),
         (dangling, "Tables/Sales", ["Sales.Items"]),
         (replaced_by_file, "Tables/Sales", ["Sales.Items"]),
-        (gone, "Tables/dbo", ["Orders"]),
+        (moved, "Tables/dbo", ["Orders"]),
     ],
 )
 def test_delta_tables_of_a_schema_hidden_with_its_folder_lose_no_row(log_shop, hide, path, tables):
@@ -419,8 +409,8 @@ def test_tables_folder_that_is_no_folder_is_named(log_shop, hide):
 @pytest.mark.parametrize(
     ("hide", "path"),
     [
-        *((hide, "Tables/Sales") for hide in (gone, replaced_by_empty_folder, mounted_over, dangling)),
-        (gone, "Tables"),
+        *((hide, "Tables/Sales") for hide in (moved, replaced_by_empty_folder, mounted_over, dangling)),
+        (moved, "Tables"),
     ],
 )
 @pytest.mark.parametrize("idle", [[], [None], [frozenset()]], ids=["busy", "idle", "not listed"])
@@ -428,8 +418,7 @@ def test_delta_tables_hidden_under_a_running_engine_lose_no_row(log_shop, hide, 
     """The substitute is not taken for the known folder in a cycle that has nothing to do."""
     shop = log_shop
     with shop.engine() as running:
-        for _ in range(2):
-            running.cycle(NO_STOP)
+        cycles(running, 2)
         with hide(shop, path):
             for only in idle:
                 running.cycle(NO_STOP, only=only)
@@ -437,8 +426,7 @@ def test_delta_tables_hidden_under_a_running_engine_lose_no_row(log_shop, hide, 
             for _ in range(2):
                 running.cycle(NO_STOP)
                 assert f"`{path}` is" in running.last.failures[None].message
-        for _ in range(2):
-            running.cycle(NO_STOP)
+        cycles(running, 2)
     assert ([shop.ids(table) for table in TABLES], dropped(shop)) == ([[1, 2, 3]] * 2, [])
 
 
@@ -466,9 +454,7 @@ def test_delta_tables_behind_a_link_to_a_lost_disk_lose_no_row(log_shop, path, i
         disk.rename(disk.with_name("away"))
         disk.mkdir()  # the mount point
         land(shop, 3)
-        if is_running:
-            for _ in range(3):
-                running.cycle(NO_STOP)
+        cycles(running, 3 if is_running else 0)
     if not is_running:
         report = shop.sync()
         assert f"`{path}` is another folder" in report.last_failure.message
@@ -479,7 +465,7 @@ def test_delta_tables_behind_a_link_to_a_lost_disk_lose_no_row(log_shop, path, i
     assert (shop.ids(), shop.ids("Sales.Items"), dropped(shop)) == ([1, 2, 3], [1, 2, 3], [])
 
 
-@pytest.mark.parametrize("hide", [gone, replaced_by_empty_folder, mounted_over])
+@pytest.mark.parametrize("hide", [moved, replaced_by_empty_folder, mounted_over])
 def test_delta_tables_hidden_with_their_folder_lose_no_row(log_shop, hide):
     shop = log_shop
     with hide(shop, "Tables"):
@@ -497,7 +483,7 @@ def test_delta_tables_hidden_with_their_folder_lose_no_row(log_shop, hide):
         shop.now += 30 * 86_400.0
         shop.sync()  # and no archived file is deleted
         archive = shop.publisher.path / "Orders/_FilesReadyToDelete"
-        assert [each.name for each in archive.glob("*.parquet")] == ["f1.parquet"]
+        assert [each.name for each in archive.glob("*.parquet")] == [name(1)]
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert [shop.ids(table) for table in TABLES] == [[1, 2, 3, 4]] * 2
     assert dropped(shop) == []

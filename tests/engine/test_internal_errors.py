@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -99,10 +100,6 @@ def content_of(folder):
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*")}
 
 
-def said(shop):
-    return {found.code for found in shop.standing()}
-
-
 def check_the_other_is_level(shop):
     for number in (2, 3):
         verdict = shop.sync().result
@@ -118,7 +115,7 @@ def test_a_bomb_is_refused_alone(bombed, bomb):
     for path, content in present().items():
         bombed.publisher.put(path, content)
     check_the_other_is_level(bombed)
-    assert said(bombed) & codes
+    assert codes & {found.code for found in bombed.standing()}
     assert "dbo/Bad" not in bombed.writer.tables() or bombed.ids("Bad") in ([], [1])
 
 
@@ -162,7 +159,7 @@ def test_a_partition_of_any_value_is_a_value(bombed, value):
     table.insert({"id": 1}, partition=f"k={value}")
     check_the_other_is_level(bombed)
     if refused := {"%FF": "ME003", "%00": "ME088"}.get(value):  # no text, and no name of a folder
-        assert refused in said(bombed)
+        assert refused in {found.code for found in bombed.standing()}
     else:
         assert bombed.ids("P") == [1]
 
@@ -199,13 +196,9 @@ def links(*places, to):
     return make
 
 
-def link_for_moved_files(zone, outside):
-    (zone / "Bad/_FilesReadyToDelete").symlink_to(outside)
-    (zone / "Bad" / name(2)).write_bytes(parquet(pa.table({"id": [1]})))
-
-
-def file_for_moved_files(zone, _):
-    (zone / "Bad/_FilesReadyToDelete").write_bytes(b"")
+def no_archive(zone, outside, *, is_link):
+    archive = zone / "Bad/_FilesReadyToDelete"
+    archive.symlink_to(outside) if is_link else archive.write_bytes(b"")
     (zone / "Bad" / name(2)).write_bytes(parquet(pa.table({"id": [1]})))
 
 
@@ -220,8 +213,8 @@ STRANGE = {
     "links to a folder": ("ME074", links("Linked", "S.schema", "Bad/k=v", to=".")),
     "link to the zone": ("ME074", links("Loop", to="")),
     "link to the folder itself": ("ME074", links("Bad/Loop", to="Bad")),
-    "link for moved files": ("ME074", link_for_moved_files),
-    "file for moved files": ("ME082", file_for_moved_files),
+    "link for moved files": ("ME074", partial(no_archive, is_link=True)),
+    "file for moved files": ("ME082", partial(no_archive, is_link=False)),
 }
 
 
@@ -230,7 +223,7 @@ def test_what_is_no_plain_file_or_folder_is_named_and_left_alone(bombed, neighbo
     code, make = STRANGE[case]
     make(bombed.publisher.path, neighbour)
     check_the_other_is_level(bombed)
-    assert code in said(bombed)
+    assert code in {found.code for found in bombed.standing()}
 
 
 def test_a_hard_link_is_read_and_moved_away_without_harm_to_its_other_name(bombed, neighbour):

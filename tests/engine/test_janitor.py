@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from memory_storage import MemoryStorage
+from memory_storage import MemoryStorage, read
 
 from mirror_engine.config import Config
 from mirror_engine.engine import janitor
@@ -20,12 +20,13 @@ from mirror_engine.errors import RootLocked
 from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUsable
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
-from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.names import READY_TO_DELETE_INFO, TableName
 from mirror_engine.landing_zone.progress import AppliedFile, FolderProgress, Progress
 
 ZONE = "Files/LandingZone"
 ORDERS = TableName("", "Orders")
 READY = f"{ZONE}/Orders/_FilesReadyToDelete"
+INFO = f"{READY}/{READY_TO_DELETE_INFO}"
 DAY = 86_400.0
 
 
@@ -59,6 +60,20 @@ class JanitorZone:
 
     def names(self, folder):
         return [entry.name for entry in self.storage.list(folder) or ()]
+
+    def info(self):
+        return json.loads(read(self.storage, INFO))
+
+    def lose_ledger(self):
+        self.restart(Ledger.fresh())
+
+
+def archived(*numbers):
+    """A zone in which all these files were applied, and all but the last one archived."""
+    zone = JanitorZone()
+    zone.land(*numbered(*numbers))
+    zone.clean(*numbered(*numbers))
+    return zone
 
 
 def known_of(files, watermark=0):
@@ -115,7 +130,7 @@ def test_the_info_file_says_when_and_files_go_after_seven_days():
     zone.clean(*numbered(1, 2))
     zone.now += 3 * DAY
     zone.clean(*numbered(2, 3))
-    info = json.loads(zone.storage.open(f"{READY}/_FilesReadyToDeleteInfo.json").read())
+    info = zone.info()
     assert info == {
         "files": [
             {"name": numbered(1)[0], "readyAtUtc": "1970-01-12T13:46:40.000000Z"},
@@ -124,17 +139,16 @@ def test_the_info_file_says_when_and_files_go_after_seven_days():
     }
     zone.now += 4 * DAY
     zone.clean()
-    assert zone.names(READY) == [*numbered(2), "_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [*numbered(2), READY_TO_DELETE_INFO]
     zone.now += 3 * DAY
     zone.clean()
-    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [READY_TO_DELETE_INFO]
 
 
 def test_a_long_archive_is_listed_once_an_hour(monkeypatch):
     monkeypatch.setattr(janitor, "MAX_LISTED", 2)
     zone, listed = JanitorZone(), []
     monkeypatch.setattr(zone.storage, "list", lambda path, of=zone.storage.list: listed.append(path) or of(path))
-    info_file = f"{READY}/_FilesReadyToDeleteInfo.json"
     zone.land(*numbered(*range(1, 9)))
     zone.clean(*numbered(1, 2, 3, 4))
     for last in (5, 6, 7):
@@ -142,15 +156,15 @@ def test_a_long_archive_is_listed_once_an_hour(monkeypatch):
         listed.clear()
         assert zone.clean(*numbered(last - 1, last)) == 1
         assert READY not in listed
-    assert json.loads(zone.storage.open(info_file).read())["files"][-1]["name"] == numbered(3)[0]
+    assert zone.info()["files"][-1]["name"] == numbered(3)[0]
     zone.now += 3600
     zone.clean()
-    files = json.loads(zone.storage.open(info_file).read())["files"]
+    files = zone.info()["files"]
     assert [file["name"] for file in files] == numbered(1, 2, 3, 4, 5, 6)
     assert [file["readyAtUtc"][14:19] for file in files] == ["46:40", "46:40", "46:40", "47:40", "48:40", "49:40"]
     zone.now += 7 * DAY
     zone.clean()
-    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [READY_TO_DELETE_INFO]
 
 
 @pytest.mark.parametrize(
@@ -161,36 +175,32 @@ def test_a_long_archive_is_listed_once_an_hour(monkeypatch):
     ],
 )
 def test_lost_ledger_and_damaged_info_file_restart_the_retention(harm):
-    zone = JanitorZone()
-    zone.land(*numbered(1, 2))
-    zone.clean(*numbered(1, 2))
-    zone.storage.put(f"{READY}/_FilesReadyToDeleteInfo.json", harm)
+    zone = archived(1, 2)
+    zone.storage.put(INFO, harm)
     zone.now += 6 * DAY
-    zone.restart(Ledger.fresh())
+    zone.lose_ledger()
     zone.clean()
     zone.now += 6 * DAY
     zone.clean()
-    assert zone.names(READY) == [*numbered(1), "_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [*numbered(1), READY_TO_DELETE_INFO]
     zone.now += DAY
     zone.clean()
-    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [READY_TO_DELETE_INFO]
 
 
 @pytest.mark.slow
 def test_lost_ledger_takes_retention_from_an_info_file_of_any_size():
-    zone = JanitorZone()
-    zone.land(*numbered(1, 2))
-    zone.clean(*numbered(1, 2))
-    info = json.loads(zone.storage.open(f"{READY}/_FilesReadyToDeleteInfo.json").read())
+    zone = archived(1, 2)
+    info = zone.info()
     others = {"name": "x" * 1_000_000, "readyAtUtc": info["files"][0]["readyAtUtc"]}
     large = json.dumps({"files": [others] * 65 + info["files"]}).encode()
-    zone.storage.put(f"{READY}/_FilesReadyToDeleteInfo.json", large)
+    zone.storage.put(INFO, large)
     zone.now += 6 * DAY
-    zone.restart(Ledger.fresh())
+    zone.lose_ledger()
     zone.clean()
     zone.now += DAY
     zone.clean()
-    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [READY_TO_DELETE_INFO]
 
 
 def test_lost_ledger_after_a_clock_was_ahead_keeps_files_for_seven_days():
@@ -199,7 +209,7 @@ def test_lost_ledger_after_a_clock_was_ahead_keeps_files_for_seven_days():
     zone.now += 4000 * DAY
     zone.clean(*numbered(1, 2))
     zone.now -= 4000 * DAY
-    zone.restart(Ledger.fresh())
+    zone.lose_ledger()
     for days, is_there in ((0, True), (6.9, True), (0.2, False)):
         zone.now += days * DAY
         zone.clean()
@@ -207,26 +217,22 @@ def test_lost_ledger_after_a_clock_was_ahead_keeps_files_for_seven_days():
 
 
 def test_info_file_is_not_needed_to_delete_expired_files():
-    zone = JanitorZone()
-    zone.land(*numbered(1, 2))
-    zone.clean(*numbered(1, 2))
-    zone.storage.put(f"{READY}/_FilesReadyToDeleteInfo.json", b"{")
+    zone = archived(1, 2)
+    zone.storage.put(INFO, b"{")
     zone.now += 7 * DAY
     zone.restart(zone.ledger)
     zone.clean()
-    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [READY_TO_DELETE_INFO]
 
 
 def test_file_archived_again_keeps_its_later_time():
-    zone = JanitorZone()
-    zone.land(*numbered(1, 2))
-    zone.clean(*numbered(1, 2))
+    zone = archived(1, 2)
     zone.now += 6 * DAY
     zone.storage.move(f"{READY}/{numbered(1)[0]}", f"{ZONE}/Orders/{numbered(1)[0]}")
     zone.clean(*numbered(1, 2))
     zone.now += 6 * DAY
     zone.clean()
-    assert zone.names(READY) == [*numbered(1), "_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [*numbered(1), READY_TO_DELETE_INFO]
 
 
 def test_archive_of_an_idle_table_is_not_listed(monkeypatch):
@@ -247,7 +253,7 @@ def test_archive_of_an_idle_table_is_not_listed(monkeypatch):
     assert READY in listed
     zone.now += 7 * DAY
     zone.clean()
-    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [READY_TO_DELETE_INFO]
 
 
 def test_file_whose_move_fails_is_not_noted_as_archived():
@@ -265,7 +271,7 @@ def test_emptied_archive_leaves_the_info_file_with_the_next_move():
     zone.clean(*numbered(1, 2))
     zone.storage.delete(READY)
     zone.clean(*numbered(2, 3))
-    info = json.loads(zone.storage.open(f"{READY}/_FilesReadyToDeleteInfo.json").read())
+    info = zone.info()
     assert [file["name"] for file in info["files"]] == numbered(2)
 
 
@@ -279,14 +285,14 @@ def test_applied_files_pass_both_folders_and_their_time_begins_in_the_second():
     assert zone.clean(*numbered(2, 3)) == 1
     assert (zone.names(processed), zone.names(READY)) == (
         numbered(2),
-        [*numbered(1), "_FilesReadyToDeleteInfo.json"],
+        [*numbered(1), READY_TO_DELETE_INFO],
     )
     zone.now += 6 * DAY
     zone.clean()
-    assert (zone.names(processed), zone.names(READY)) == ([], [*numbered(1, 2), "_FilesReadyToDeleteInfo.json"])
+    assert (zone.names(processed), zone.names(READY)) == ([], [*numbered(1, 2), READY_TO_DELETE_INFO])
     zone.now += DAY
     zone.clean()
-    assert zone.names(READY) == [*numbered(2), "_FilesReadyToDeleteInfo.json"]
+    assert zone.names(READY) == [*numbered(2), READY_TO_DELETE_INFO]
 
 
 def test_a_folder_is_due_when_it_changed_or_a_file_expired():
@@ -319,7 +325,7 @@ def test_endless_folders_among_moved_files_are_left_alone():
     zone.clean(*numbered(1, 2))
     zone.now += 8 * DAY
     zone.clean()
-    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json", "d"]
+    assert zone.names(READY) == [READY_TO_DELETE_INFO, "d"]
     assert zone.storage.stat(deep)
 
 
