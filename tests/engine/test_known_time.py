@@ -164,13 +164,9 @@ def sync_at(shop, wrong):
 @pytest.mark.parametrize("wrong", JUMPS)
 def test_first_file_archived_by_a_clock_that_is_back_stays_seven_days(shop, wrong):
     """Of a table that had no archive yet, whose times would not show it (LZ-8.3)."""
-    orders = shop.orders()
-    orders.insert(row(1), name=name(1))
-    sync_at(shop, 0.0)
-    orders.insert(row(2), name=name(2))
-    sync_at(shop, wrong)
-    orders.insert(row(3), name=name(3))
-    sync_at(shop, 0.0)
+    for number, date in ((1, 0.0), (2, wrong), (3, 0.0)):
+        shop.land(number)
+        sync_at(shop, date)
     assert archived(shop) == [name(1), name(2)]
     shop.now += 7 * DAY + 1
     sync_at(shop, 0.0)
@@ -180,15 +176,13 @@ def test_first_file_archived_by_a_clock_that_is_back_stays_seven_days(shop, wron
 @pytest.mark.slow
 def test_lost_ledger_after_a_long_pause_deletes_no_archive(shop):
     """Known time is behind the date then; the info file has dates (LZ-8.2)."""
-    orders = shop.orders()
-    orders.insert(row(1), name=name(1))
+    shop.land(1)
     sync_at(shop, 0.0)
     shop.now += 60 * DAY
-    orders.insert(row(2), name=name(2))
+    shop.land(2)
     shop.clock = Clock(lambda: shop.now, uptime=lambda: 5.0, boot="another")
     shop.sync()
-    for file in shop.root.glob(".mirror-engine/ledger*"):
-        file.unlink()
+    shop.lose_ledger()
     for days, left in ((0.0, [name(1)]), (6.9, [name(1)]), (0.2, [])):
         shop.now += days * DAY
         sync_at(shop, 0.0)
@@ -197,15 +191,12 @@ def test_lost_ledger_after_a_long_pause_deletes_no_archive(shop):
 
 @pytest.mark.slow
 def test_lost_ledger_and_a_clock_that_is_back_delete_no_archive(shop):
-    orders = shop.orders()
-    for number in (1, 2):
-        orders.insert(row(number), name=name(number))
+    shop.land(1, 2)
     sync_at(shop, 0.0)
-    for file in shop.root.glob(".mirror-engine/ledger*"):
-        file.unlink()
-    orders.insert(row(3), name=name(3))
+    shop.lose_ledger()
+    shop.land(3)
     sync_at(shop, -900_000.0)
-    orders.insert(row(4), name=name(4))
+    shop.land(4)
     sync_at(shop, 0.0)
     assert name(1) in archived(shop)
 
@@ -247,9 +238,7 @@ def test_empty_table_is_not_failed_early(shop, wrong):
 @pytest.mark.parametrize("wrong", [-YEAR, YEAR])
 def test_jump_under_a_running_engine_delays_nothing(shop, wrong):
     """Neither the deletion of expired files nor the next cycle."""
-    orders = shop.orders()
-    for number in (1, 2):
-        orders.insert(row(number), name=name(number))
+    shop.land(1, 2)
     shop.now, passed = RIGHT + max(wrong, 0.0), [0.0]  # wrong from the start, or from the second cycle on
     shop.clock = Clock(lambda: shop.now, lambda: passed[0])
     with shop.engine() as running:

@@ -60,11 +60,15 @@ def test_removed_lock_is_held_anew_from_any_thread(lockable_root):
     assert not is_locked(lockable_root)
 
 
-def test_moved_root_is_not_made_again(lockable_root):
+@pytest.mark.parametrize("in_its_place", [False, True])
+def test_moved_root_is_not_made_again(lockable_root, in_its_place):
+    """Nor is another folder taken for it."""
     with lock_root(lockable_root) as check:
-        lockable_root.rename(lockable_root.with_name("moved"))
-        with pytest.raises(StorageUnavailable):
+        moved = lockable_root.rename(lockable_root.with_name("moved"))
+        if in_its_place:
+            lockable_root.mkdir()
+        with pytest.raises(StorageUnavailable, match="was moved away"):
             check()
-        assert not lockable_root.exists()
-        lockable_root.with_name("moved").rename(lockable_root)
+        assert lockable_root.exists() == in_its_place
+        moved.rename(lockable_root)
         check()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from msgspec.structs import replace
-from shop import NO_STOP, Shop, row
+from shop import Shop, row, settle
 
 from mirror_engine.engine import maintenance as upkeep_module
 from mirror_engine.engine.maintenance import MaintenanceScheduler
@@ -54,13 +54,6 @@ def until(is_so):
         time.sleep(0.005)
 
 
-def settle(running, maintained=None):
-    """Cycles until nothing is left to do."""
-    running.cycle(NO_STOP, maintained)
-    while running.last.stale:
-        running.cycle(NO_STOP, maintained)
-
-
 @contextmanager
 def kept(shop):
     """An engine with its upkeep; gives a function that runs a cycle and waits for what upkeep then does."""
@@ -91,7 +84,7 @@ def run(shop):
 
 
 def committed(shop):
-    return [(event.table.table, event.files[0][:20]) for event in shop.events if isinstance(event, BatchCommitted)]
+    return [(event.table.table, event.files[0][:20]) for event in shop.heard(BatchCommitted)]
 
 
 def test_a_table_is_maintained_after_so_many_files_and_then_again(idle_shop):
@@ -103,7 +96,7 @@ def test_a_table_is_maintained_after_so_many_files_and_then_again(idle_shop):
             cycle()
             assert len(idle_shop.writer.asked) == expected
     assert set(idle_shop.writer.asked) == {"dbo/Orders"}
-    assert sum(isinstance(event, TableMaintained) for event in idle_shop.events) == 2
+    assert len(idle_shop.heard(TableMaintained)) == 2
 
 
 def test_memory_of_dropped_tables_is_freed(idle_shop):
@@ -133,9 +126,7 @@ def test_an_engine_started_again_knows_when_a_table_was_maintained_last(idle_sho
 
 def test_start_reads_no_history_and_no_compaction_counts_as_maintenance(idle_shop, monkeypatch):
     """Small files are put together by OPTIMIZE commits of their own, without a VACUUM."""
-    orders = idle_shop.orders()
-    for number in range(3):
-        orders.insert(row(number))
+    idle_shop.land(1, 2, 3)
     idle_shop.sync()
     folded = [HistoryEntry(version, 0, "OPTIMIZE") for version in (3, 2, 1)]
     asked = []
@@ -147,9 +138,7 @@ def test_start_reads_no_history_and_no_compaction_counts_as_maintenance(idle_sho
 
 
 def test_maintenance_that_was_asked_for_counts(idle_shop):
-    orders = idle_shop.orders()
-    for number in range(3):
-        orders.insert(row(number))
+    idle_shop.land(1, 2, 3)
     idle_shop.sync()
     with idle_shop.mirror() as mirror:
         mirror.maintain()
@@ -180,9 +169,7 @@ def test_commits_of_maintenance_are_not_missing_from_the_next_count(idle_shop, m
 
 def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_after_the_other(idle_shop):
     for name in ("Items", "Orders", "Stores"):
-        table = idle_shop.orders(name)
-        for number in range(3):
-            table.insert(row(number))
+        table = idle_shop.land(1, 2, 3, table=name)
     table.skip_numbers()
     table.insert(row(9))
     with kept(idle_shop) as cycle:
@@ -192,9 +179,8 @@ def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_afte
 
 
 def test_the_table_that_is_due_longest_comes_first_whatever_the_others_gain(idle_shop):
-    busy, calm = [idle_shop.orders(name) for name in ("Busy1", "Busy2")], idle_shop.orders("Calm")
-    for number in range(3):
-        calm.insert(row(number))
+    busy = [idle_shop.orders(name) for name in ("Busy1", "Busy2")]
+    idle_shop.land(1, 2, 3, table="Calm")
     with kept(idle_shop) as cycle:
         for number in range(6):
             for table in busy:
@@ -225,11 +211,9 @@ def test_files_are_counted_not_commits(idle_shop, monkeypatch):
 def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp_path, monkeypatch, policy, seconds):
     monkeypatch.setattr(upkeep_module, "IDLE_SECONDS", seconds)
     shop = Shop(tmp_path / "shop", Watched(), auto_maintain=policy, max_batch_files=1)
-    orders, items = shop.orders(), shop.orders("Items")
-    items.insert(row(1))
+    shop.land(1, table="Items")
     with kept(shop) as cycle:
-        for number in range(3):
-            orders.insert(row(number))
+        shop.land(1, 2, 3)
         cycle()
         for _ in range(3):
             cycle()
@@ -238,12 +222,9 @@ def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp
 
 
 def test_a_table_made_again_is_counted_again(idle_shop):
-    orders = idle_shop.orders()
     with kept(idle_shop) as cycle:
         for _ in range(2):
-            orders.write_metadata(keys=["id"])
-            for number in range(3):
-                orders.insert(row(number))
+            orders = idle_shop.land(1, 2, 3)
             cycle()
             orders.drop()
             cycle()
@@ -259,17 +240,15 @@ def test_a_failure_is_reported_and_the_next_try_is_put_off(idle_shop, error):
         for number in range(5):
             orders.insert(row(number))
             cycle()
-        emitted = [event for event in idle_shop.events if isinstance(event, RetryScheduled)]
-        assert [(each.table.table, each.message, each.retry_seconds) for each in emitted] == [
-            ("Orders", "dbo/Orders: maintenance failed", 60.0)
-        ]
+        (failed,) = idle_shop.heard(RetryScheduled)
+        assert (failed.table.table, failed.message) == ("Orders", "dbo/Orders: maintenance failed")
+        assert failed.retry_seconds == 60.0
         idle_shop.writer.error = error()
         idle_shop.clock.advance(seconds=61)
         cycle()
-    emitted = [event for event in idle_shop.events if isinstance(event, RetryScheduled)]
-    assert [(each.message, each.retry_seconds) for each in emitted[1:]] == [
-        (f"internal error: {error.__name__}\n  -> Please report it, with the log.", 120.0)
-    ]
+    (_, failed) = idle_shop.heard(RetryScheduled)
+    assert failed.message == f"internal error: {error.__name__}\n  -> Please report it, with the log."
+    assert failed.retry_seconds == 120.0
     assert len(idle_shop.writer.asked) == 2
     assert idle_shop.ids() == [0, 1, 2, 3, 4]
 
@@ -283,21 +262,16 @@ def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(idle_shop
 
     monkeypatch.setattr(Watched, "history", damaged)
     for name in ("Items", "Orders"):
-        table = idle_shop.orders(name)
-        for number in range(3):
-            table.insert(row(number))
+        idle_shop.land(1, 2, 3, table=name)
     with kept(idle_shop) as cycle:
         cycle()
         cycle()
     assert idle_shop.writer.asked == ["dbo/Items", "dbo/Orders"]
-    emitted = [event for event in idle_shop.events if isinstance(event, RetryScheduled)]
-    assert [(each.table.table, each.retry_seconds) for each in emitted] == [("Items", 60.0)]
+    assert [(each.table.table, each.retry_seconds) for each in idle_shop.heard(RetryScheduled)] == [("Items", 60.0)]
 
 
 def test_others_go_on_meanwhile_and_a_change_that_waits_for_it_is_reported_to_it_and_taken_up_at_once(idle_shop):
-    items, orders = idle_shop.orders("Items"), idle_shop.orders()
-    for number in range(3):
-        orders.insert(row(number))
+    items, orders = idle_shop.orders("Items"), idle_shop.land(1, 2, 3)
     idle_shop.writer.is_let_go.clear()
     with run(idle_shop):
         until(lambda: idle_shop.writer.asked == ["dbo/Orders"])
@@ -311,9 +285,9 @@ def test_others_go_on_meanwhile_and_a_change_that_waits_for_it_is_reported_to_it
         assert ("Orders", "0" * 19 + "4") not in committed(idle_shop)
         idle_shop.writer.is_let_go.set()
         until(lambda: ("Orders", "0" * 19 + "4") in committed(idle_shop))
-    assert not [event for event in idle_shop.events if isinstance(event, RetryScheduled)]
+    assert not idle_shop.heard(RetryScheduled)
     assert idle_shop.writer.asked == ["dbo/Orders"]
-    assert len([event for event in idle_shop.events if isinstance(event, TableMaintained)]) == 1
+    assert len(idle_shop.heard(TableMaintained)) == 1
 
 
 def test_a_busy_table_is_compacted_again_after_so_many_files_whatever_was_left_out(idle_shop):
@@ -335,9 +309,7 @@ def test_a_busy_table_is_compacted_again_after_so_many_files_whatever_was_left_o
 
 
 def test_what_was_left_out_comes_once_the_table_was_let_be(idle_shop):
-    orders = idle_shop.orders()
-    for number in range(3):
-        orders.insert(row(number))
+    idle_shop.land(1, 2, 3)
     with idle_shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
         settle(running, upkeep.in_progress)
         idle_shop.writer.is_let_go.clear()

@@ -46,9 +46,7 @@ def test_changes_of_other_tables_are_applied_while_one_commits(crowd):
         cycle()
         assert cycle().failures == {}
     assert crowd.ids() == [1, 2]
-    started = [
-        event.first for event in crowd.events if isinstance(event, BatchStarted) and event.table.table == "Orders"
-    ]
+    started = [event.first for event in crowd.heard(BatchStarted) if event.table.table == "Orders"]
     assert started == [name(1), name(2)]
 
 
@@ -81,21 +79,20 @@ def test_a_file_that_lands_while_its_table_ends_waits_for_no_other_table(crowd):
 
 
 def test_files_of_a_table_in_progress_are_not_moved_away(crowd, monkeypatch):
-    orders = crowd.orders()
-    first, second = orders.insert(row(1)), orders.insert(row(2))
+    crowd.land(1, 2)
     with crowd.at_work(storage=LocalStorage(crowd.root)) as cycle:
         with monkeypatch.context() as patch:
             patch.setattr(LocalStorage, "move", refuse)
             assert cycle().failures
-        third = orders.insert(row(3))
+        crowd.land(3)
         crowd.writer.hold(ORDERS)
         for _ in range(2):
             cycle()
-        assert (crowd.publisher.path / first).exists()
+        assert (crowd.publisher.path / "Orders" / name(1)).exists()
         crowd.writer.let_go(ORDERS)
         cycle()
         cycle()
-    assert [path for path in (first, second, third) if (crowd.publisher.path / path).exists()] == [third]
+    assert [path.name for path in (crowd.publisher.path / "Orders").glob("*.parquet")] == [name(3)]
 
 
 def refuse(*_):
@@ -104,16 +101,15 @@ def refuse(*_):
 
 @pytest.mark.parametrize("second", ["landed before", "lands later"])
 def test_files_that_land_behind_a_long_batch_are_applied_without_another_event(crowd, second):
-    orders = crowd.orders()
-    orders.insert(row(1))
+    crowd.land(1)
     if second == "landed before":
-        orders.insert(row(2))
+        crowd.land(2)
     crowd.writer.hold(ORDERS)
     with crowd.engine() as running:
-        running.cycle(threading.Event(), None, lambda: bool(crowd.writer.blocked))
+        running.cycle(NO_STOP, None, lambda: bool(crowd.writer.blocked))
         if second == "lands later":
-            orders.insert(row(2))
-        running.cycle(threading.Event(), None, lambda: True)
+            crowd.land(2)
+        running.cycle(NO_STOP, None, lambda: True)
         crowd.writer.let_go(ORDERS)
         crowd.settle(running)
     assert crowd.ids() == [1, 2]
@@ -132,10 +128,10 @@ def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(crowd, 
 
     monkeypatch.setattr(Janitor, "clean", held)
     with crowd.engine() as running:
-        running.cycle(threading.Event(), None, begun.is_set)
+        running.cycle(NO_STOP, None, begun.is_set)
         orders.insert(row(2))
         threading.Timer(0.1, gate.set).start()  # the earlier batch ends in the middle of a cycle
-        running.cycle(threading.Event(), None, lambda: False)
+        running.cycle(NO_STOP, None, lambda: False)
         assert running.next_cycle_seconds(60.0) == 0.0
         assert running.idle_tables == []
         crowd.settle(running)
@@ -157,16 +153,12 @@ def test_a_folder_renamed_into_a_schema_waits_for_the_batch_of_the_old_one(crowd
         (crowd.publisher.path / "Orders").rename(crowd.publisher.path / "dbo.schema/Orders")
         for _ in range(3):
             assert cycle().failures == {}
-            assert not [event for event in started(crowd) if event.table.schema]
+            assert not [event for event in crowd.heard(BatchStarted) if event.table.schema]
         crowd.writer.let_go(ORDERS)
         for _ in range(3):
             cycle()
         assert [plan.state for plan in cycle().plans.values()] == [CaughtUp()]
     assert crowd.ids("dbo.Orders") == [1]
-
-
-def started(shop):
-    return [event for event in shop.events if isinstance(event, BatchStarted)]
 
 
 def test_a_batch_that_ends_between_two_cycles_is_counted_when_the_engine_stops(crowd):
@@ -195,13 +187,13 @@ def test_a_cycle_waits_for_batches_until_the_next_scan_or_retry_is_due(tmp_path,
         apply = shop.writer.apply
         monkeypatch.setattr(shop.writer, "apply", lambda table, *more: fail_once(refused, table) or apply(table, *more))
     with shop.engine() as running:
-        running.cycle(threading.Event(), None, lambda: False)
+        running.cycle(NO_STOP, None, lambda: False)
         assert running.in_progress
         assert running.next_cycle_seconds(15.0) == 0.0
-        running.cycle(threading.Event(), None, lambda: False) if due == "a poll" else None
+        running.cycle(NO_STOP, None, lambda: False) if due == "a poll" else None
         shop.writer.let_go(ORDERS)
-        running.cycle(threading.Event())
-        running.cycle(threading.Event())
+        running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
         assert running.next_cycle_seconds(15.0) == 15.0
     assert shop.ids() == [1]
 
@@ -211,10 +203,10 @@ def test_events_without_end_starve_no_table(tmp_path):
     shop = HeldShop(tmp_path, workers=2)
     tables = [f"T{number}" for number in range(8)]
     for table in tables:
-        shop.orders(table).insert(row(1))
+        shop.land(1, table=table)
     with shop.engine() as running:
         for _ in range(1000):
-            running.cycle(threading.Event(), None, lambda: True)
+            running.cycle(NO_STOP, None, lambda: True)
             if len(shop.writer.tables()) == len(tables):
                 break
         running.finish()
@@ -235,24 +227,23 @@ def test_scans_slower_than_the_poll_interval_starve_no_table(tmp_path, monkeypat
 
     monkeypatch.setattr(Poller, "scan", slow_scan)
     with shop.engine() as running:
-        running.cycle(threading.Event())
+        running.cycle(NO_STOP)
         for table in tables:
             shop.orders(table).insert(row(1))
         for _ in tables[:6]:
-            running.cycle(threading.Event(), None, lambda: False)
+            running.cycle(NO_STOP, None, lambda: False)
         running.finish()
     assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
 
 
 def test_a_due_retry_calls_for_no_cycle_while_its_table_is_maintained(crowd, monkeypatch):
-    orders = crowd.orders()
-    orders.insert(row(1))
+    orders = crowd.land(1)
     with crowd.engine() as running:
-        running.cycle(threading.Event())
+        running.cycle(NO_STOP)
         second = orders.insert(row(2))
         with monkeypatch.context() as patch:
             patch.setattr(crowd.writer, "apply", refuse)
-            running.cycle(threading.Event())
+            running.cycle(NO_STOP)
         assert running.next_cycle_seconds(60.0) == 0.0
         (crowd.publisher.path / second).unlink()
         running.cycle(threading.Event(), next(iter(running.last.plans)))
