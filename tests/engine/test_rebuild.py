@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from generated_zones import LOSE_LEDGER, ONCE, Player, stories
@@ -16,7 +17,7 @@ from shop import TYPES, Shop, name, row
 from mirror_engine import Mirror, RunResult
 from mirror_engine.engine import segments
 from mirror_engine.errors import NoAccess, StorageUnavailable, UnknownTable, UsageError
-from mirror_engine.landing_zone.layout import ENGINE, LEDGER
+from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER
 from mirror_engine.landing_zone.states import Blocked, Halted
 from mirror_engine.storage.local import LocalStorage
@@ -35,22 +36,13 @@ def rebuilt(shop, *tables, parts=None, **options):
     return [each.table for each in done.dropped], done.files_moved_back, lost
 
 
-def moved_away(shop, number=3, **options):
-    """A table whose files but the last were applied one by one and moved away."""
-    orders = shop.orders(**options)
-    for each in range(1, number + 1):
-        orders.insert(row(each))
-        shop.sync()
-    return orders
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 def test_a_rebuild_that_loses_rows_drops_nothing_unless_that_is_accepted(shop, ledger):
     """LZ-7.7."""
-    moved_away(shop)
+    shop.apply(1, 2, 3)
     if ledger == "lost":
-        shutil.rmtree(shop.root / ENGINE)
+        shop.lose_state()
     with pytest.raises(UsageError, match=r"nothing was dropped: Orders: 3 rows cannot .* 2 change files moved or del"):
         rebuilt(shop)
     assert shop.ids() == [1, 2, 3]
@@ -69,12 +61,12 @@ def test_a_rebuild_that_loses_rows_drops_nothing_unless_that_is_accepted(shop, l
 @pytest.mark.parametrize("archive", ["ready", "processed"])
 def test_a_replay_moves_archived_files_back_and_rebuilds_all_rows(tmp_path, archive, ledger):
     shop = Shop(tmp_path / "shop", cleanup=archive)
-    moved_away(shop)
+    shop.apply(1, 2, 3)
     folder = shop.publisher.path / "Orders"
     archived = folder / {"ready": READY_TO_DELETE_FOLDER, "processed": PROCESSED_FOLDER}[archive]
     times = {path.name: path.stat().st_mtime_ns for path in archived.glob("*.parquet")}
     if ledger == "lost":
-        shutil.rmtree(shop.root / ENGINE)
+        shop.lose_state()
     assert rebuilt(shop, replay=True) == (["Orders"], 2, {})
     assert shop.writer.tables() == []
     assert {path.name: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}.items() >= times.items()
@@ -99,7 +91,7 @@ def test_partitions_are_replayed_from_their_archives(shop):
 
 @pytest.mark.slow
 def test_one_table_is_rebuilt_and_the_others_stay(shop):
-    moved_away(shop)
+    shop.apply(1, 2, 3)
     shop.orders("Other").insert(row(9))
     shop.sync()
     (shop.publisher.path / "Unconfigured").mkdir()
@@ -112,7 +104,7 @@ def test_one_table_is_rebuilt_and_the_others_stay(shop):
 
 @pytest.mark.slow
 def test_after_a_rebuild_without_replay_the_archive_is_replayed(shop):
-    moved_away(shop)
+    shop.apply(1, 2, 3)
     rebuilt(shop, lose_rows=True)
     shop.sync()
     assert rebuilt(shop, replay=True) == ([], 2, {})
@@ -122,10 +114,10 @@ def test_after_a_rebuild_without_replay_the_archive_is_replayed(shop):
 
 @pytest.mark.slow
 def test_archived_files_of_an_earlier_life_stay_where_they_are(shop):
-    orders = moved_away(shop)
+    shop.apply(1, 2, 3)
     rebuilt(shop, lose_rows=True)
     (shop.publisher.path / "Orders" / name(3)).unlink()
-    orders.insert(row(7), name=name(1))
+    shop.orders().insert(row(7), name=name(1))
     shop.sync()
     assert rebuilt(shop, replay=True) == (["Orders"], 0, {})
     shop.sync()
@@ -143,7 +135,7 @@ def test_archived_files_of_an_earlier_life_stay_where_they_are(shop):
     ],
 )
 def test_a_replay_without_all_files_is_refused_and_moves_nothing(shop, harm, reason):
-    moved_away(shop)
+    shop.apply(1, 2, 3)
     folder = shop.publisher.path / "Orders"
     match harm:
         case "overwritten":
@@ -163,11 +155,11 @@ def test_a_replay_without_all_files_is_refused_and_moves_nothing(shop, harm, rea
 @pytest.mark.slow
 @pytest.mark.parametrize("copy", ["anew", "with its time", "alone"])
 def test_without_the_ledger_a_file_landed_later_is_not_taken_for_the_applied_one(shop, copy):
-    orders = moved_away(shop)
+    shop.apply(1, 2, 3)
     if copy == "alone":
         shop.lose(1)
-    orders.insert(row(9), name=name(1), modified_ns=10**18 if copy == "with its time" else None)
-    shutil.rmtree(shop.root / ENGINE)
+    shop.orders().insert(row(9), name=name(1), modified_ns=10**18 if copy == "with its time" else None)
+    shop.lose_state()
     with pytest.raises(UsageError, match="1 change file overwritten"):
         rebuilt(shop, replay=True)
     assert shop.ids() == [1, 2, 3]
@@ -177,8 +169,8 @@ def test_without_the_ledger_a_file_landed_later_is_not_taken_for_the_applied_one
 def test_files_that_no_segment_names_any_longer_are_lost(shop, monkeypatch):
     monkeypatch.setattr(segments, "COMMITS_PER_SEGMENT", 1)
     monkeypatch.setattr(segments, "KEPT_SECONDS", 0)
-    moved_away(shop, 4, strategy=BY_TIME)
-    shutil.rmtree(shop.root / ENGINE)
+    shop.apply(1, 2, 3, 4, strategy=BY_TIME)
+    shop.lose_state()
     with pytest.raises(UsageError, match="cannot be rebuilt: its Delta log no longer names all its change files"):
         rebuilt(shop, replay=True)
     assert shop.ids() == [1, 2, 3, 4]
@@ -196,14 +188,14 @@ def test_an_applied_file_that_is_back_is_archived_again(tmp_path, strategy, ledg
     folder = shop.publisher.path / "Orders"
     (folder / READY_TO_DELETE_FOLDER / name(1)).rename(folder / name(1))
     if ledger == "lost":
-        shutil.rmtree(shop.root / ENGINE)
+        shop.lose_state()
     assert (shop.sync().result, shop.said(), shop.ids()) == (RunResult.CAUGHT_UP, [], [1, 2, 3])
     assert [path.name for path in folder.glob("*.parquet")] == [name(3)]
 
 
 @pytest.mark.slow
 def test_files_moved_back_are_on_the_disk_before_a_table_is_dropped(shop, monkeypatch):
-    moved_away(shop)
+    shop.apply(1, 2, 3)
     happened = []
     monkeypatch.setattr("mirror_engine.engine.rebuild.sync_folder", lambda folder: happened.append(folder.name))
     monkeypatch.setattr(shop.writer, "drop", lambda table, _: happened.append(table))
@@ -234,7 +226,7 @@ def test_a_late_file_would_be_read_in_another_order(shop, is_moved_by_copy):
 
 @pytest.mark.slow
 def test_a_copied_root_is_replayed(shop, tmp_path):
-    moved_away(shop)
+    shop.apply(1, 2, 3)
     copy = Shop(tmp_path / "copy", shop.writer)
     shutil.copytree(shop.root, copy.root, dirs_exist_ok=True)
     assert rebuilt(copy, replay=True) == (["Orders"], 2, {})
@@ -243,27 +235,16 @@ def test_a_copied_root_is_replayed(shop, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["moving", "dropping", "forgetting"])
 def test_a_rebuild_that_was_killed_loses_nothing_and_can_be_repeated(shop, monkeypatch, killed):
-    moved_away(shop)
+    shop.apply(1, 2, 3)
     parts = {}
     match killed:
         case "moving":
-            moves = iter([False, True])
-            storage = LocalStorage(shop.root)
-            move = storage.move
-
-            def move_one(source, target):
-                if next(moves, True):
-                    raise KeyboardInterrupt
-                move(source, target)
-
-            storage.move = move_one
-            parts = {"storage": storage}
+            killed_at_second = Failing(f"move .*{name(2)}", KeyboardInterrupt)
+            parts = {"storage": faulty(LocalStorage(shop.root), killed_at_second)}
         case "dropping":
-            monkeypatch.setattr(shop.writer, "drop", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            monkeypatch.setattr(shop.writer, "drop", Mock(side_effect=KeyboardInterrupt))
         case "forgetting":
-            monkeypatch.setattr(
-                "mirror_engine.engine.ledger.Ledger.forget", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-            )
+            monkeypatch.setattr("mirror_engine.engine.ledger.Ledger.forget", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         rebuilt(shop, replay=True, parts=parts)
     monkeypatch.undo()
@@ -276,7 +257,7 @@ def test_a_rebuild_that_was_killed_loses_nothing_and_can_be_repeated(shop, monke
 
 @pytest.mark.slow
 def test_once_root_is_lost_a_rebuild_moves_no_further_file_back(shop, monkeypatch):
-    moved_away(shop, 4)
+    shop.apply(1, 2, 3, 4)
     looks = [None]
     monkeypatch.setattr("mirror_engine.mirror.lock_root", lambda *_: nullcontext(looks.pop))
     with pytest.raises(IndexError):
@@ -287,7 +268,7 @@ def test_once_root_is_lost_a_rebuild_moves_no_further_file_back(shop, monkeypatc
 @pytest.mark.slow
 @pytest.mark.parametrize("error", [NoAccess, StorageUnavailable])
 def test_what_cannot_be_listed_is_not_dropped(shop, error):
-    moved_away(shop)
+    shop.apply(1, 2, 3)
     storage = faulty(LocalStorage(shop.root), Failing("list .*Orders$", error))
     with pytest.raises(StorageUnavailable, match="Orders: cannot be listed") as problem:
         rebuilt(shop, parts={"storage": storage}, lose_rows=True)

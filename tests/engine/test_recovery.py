@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from shop import NO_STOP, Shop, row
@@ -30,13 +31,10 @@ ORDERS = TableName("", "Orders")
 
 
 def test_a_table_that_was_made_gets_its_first_batch_whatever_key_its_publisher_declares_by_then(tmp_path, monkeypatch):
-    def killed(*_, **__):
-        raise StorageUnavailable("the batch is not committed")
-
     shop = Shop(tmp_path, ArrowWriter(tmp_path / "Tables", tmp_path / "scratch"))
     shop.orders().insert(row(1))
     with monkeypatch.context() as once, shop.engine() as running:
-        once.setattr(arrow, "count_changes", killed)
+        once.setattr(arrow, "count_changes", Mock(side_effect=StorageUnavailable("the batch is not committed")))
         running.cycle(NO_STOP)
     assert [commit.operation for commit in shop.writer.history("dbo/Orders")] == ["CREATE TABLE"]
     (tmp_path / LEDGER).unlink()
@@ -57,39 +55,33 @@ def test_a_look_for_commits_of_other_programs_is_good_enough_for_a_while_but_not
 @pytest.mark.slow
 def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that_is_reported(tmp_path):
     shop = Shop(tmp_path)
-    orders, others = shop.orders(), shop.orders("Others")
-    for number in (1, 2, 3):
-        orders.insert(row(number))
-        others.upsert(row(number))
-        shop.sync()
+    shop.land(1, 2, 3, table="Others")
+    shop.apply(1, 2, 3)
     before = shop.status()
     (shop.root / LEDGER).write_bytes(b"no database at all")
     assert shop.status() == before
     shop.events.clear()
     report = shop.sync()
     assert (report.result, report.commits) == (RunResult.CAUGHT_UP, 0)
-    emitted = [event for event in shop.events if isinstance(event, ProgressRebuilt)]
-    assert sorted(emitted, key=str) == [ProgressRebuilt(ORDERS, 3), ProgressRebuilt(TableName("", "Others"), 3)]
+    versions = {event.table.table: event.version for event in shop.heard(ProgressRebuilt)}
+    assert versions == {"Orders": 3, "Others": 1}
     shop.events.clear()
-    orders.insert(row(4))
+    shop.land(4)
     assert shop.sync().commits == 1
-    assert not [event for event in shop.events if isinstance(event, ProgressRebuilt)]
+    assert not shop.heard(ProgressRebuilt)
     assert shop.ids() == [1, 2, 3, 4]
     assert shop.ids("Others") == [1, 2, 3]
 
 
 def test_a_ledger_older_than_the_tables_is_reported(tmp_path):
     shop = Shop(tmp_path)
-    orders = shop.orders()
-    orders.insert(row(1))
-    shop.sync()
+    shop.apply(1)
     older = (shop.root / LEDGER).read_bytes()
-    orders.insert(row(2))
-    shop.sync()
+    shop.apply(2)
     (shop.root / LEDGER).write_bytes(older)
     shop.events.clear()
     assert shop.sync().commits == 0
-    assert [event for event in shop.events if isinstance(event, ProgressRebuilt)] == [ProgressRebuilt(ORDERS, 2)]
+    assert shop.heard(ProgressRebuilt) == [ProgressRebuilt(ORDERS, 2)]
     assert shop.ids() == [1, 2]
 
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 from scripted_faults import Failing, faulty
-from shop import NO_STOP, Shop, name, row
+from shop import NO_STOP, Shop, cycles, name, row
 
 from mirror_engine.engine.cycle import RunResult
 from mirror_engine.errors import CommitFailed
@@ -89,12 +89,10 @@ def refused_at(shop, number):
 def test_a_commit_refused_three_times_in_the_same_words_halts_its_table_at_the_file(tmp_path):
     """LZ-4.20: those before it are applied, all other tables go on, and everybody is told why."""
     shop = Shop(tmp_path, Refusing("3.parquet"))
-    orders = shop.orders()
-    for number in range(1, 6):
-        orders.insert(row(number))
-    shop.orders("Others").insert(row(9))
+    shop.land(*range(1, 6))
+    shop.land(1, table="Others")
     assert shop.sync().result is RunResult.NEEDS_ATTENTION
-    assert (shop.ids(), shop.ids("Others")) == ([1, 2], [9])
+    assert (shop.ids(), shop.ids("Others")) == ([1, 2], [1])
     assert refused_at(shop, 3).message == (
         "the commit was refused 3 times in the same words: commit failed in Spark: [SOME_CONDITION] in job 4"
     )
@@ -104,16 +102,13 @@ def test_a_commit_refused_three_times_in_the_same_words_halts_its_table_at_the_f
 @pytest.mark.slow
 def test_a_refused_commit_is_tried_again_when_file_or_metadata_change_and_at_the_next_start(tmp_path):
     shop = Shop(tmp_path, Refusing("1.parquet"))
-    orders = shop.orders()
-    landed = shop.publisher.path / orders.insert(row(1))
+    shop.land(1)
     with shop.engine() as running:
-        changes = iter([lambda: os.utime(landed, (1, 1)), lambda: os.utime(landed.with_name("_metadata.json"), (1, 1))])
-        for tries in (3, 6, 9):
-            for _ in range(9):
-                running.cycle(NO_STOP)
+        for tries, touched in ((3, name(1)), (6, "_metadata.json"), (9, name(1))):
+            cycles(running, 9)
             assert shop.writer.tries == tries
             refused_at(shop, 1)
-            next(changes, lambda: None)()
+            os.utime(shop.publisher.path / "Orders" / touched, (1, tries))
     shop.writer.refused = ()
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
@@ -126,23 +121,20 @@ def test_refusal_that_each_start_finds_again_is_one_halt_in_the_history(tmp_path
     for _ in range(3):
         assert shop.sync().result is RunResult.NEEDS_ATTENTION
         refused_at(shop, 1)
-    halts = (TableHalted, TableResumed)
-    assert [type(event) for event in shop.events if isinstance(event, halts)] == [TableHalted]
+    assert [type(event) for event in shop.heard(TableHalted, TableResumed)] == [TableHalted]
     with shop.mirror() as mirror:
         assert [change.change for change in mirror.history().changes] == ["halted"]
     shop.writer.refused = ()
     for _ in range(2):
         assert shop.sync().result is RunResult.CAUGHT_UP
-    assert [type(event) for event in shop.events if isinstance(event, halts)] == [TableHalted, TableResumed]
+    assert [type(event) for event in shop.heard(TableHalted, TableResumed)] == [TableHalted, TableResumed]
     with shop.mirror() as mirror:
         assert [change.change for change in mirror.history().changes] == ["resumed", "halted"]
 
 
 def test_after_a_refusal_only_the_refused_batch_is_committed_file_by_file(tmp_path):
     shop = Shop(tmp_path, Refusing("2.parquet"), max_batch_files=3)
-    orders = shop.orders()
-    for number in range(1, 10):
-        orders.insert(row(number))
+    shop.land(*range(1, 10))
     with shop.engine() as running:
         while shop.writer.tries < 2:
             running.cycle(NO_STOP)
@@ -209,6 +201,6 @@ def test_rows_read_from_a_folder_that_was_recreated_since_are_not_committed(tmp_
     shop.events = Meddling(recreate)
     with shop.engine() as running:
         running.cycle(NO_STOP)
-        assert not [event for event in shop.events if isinstance(event, BatchCommitted)]
+        assert not shop.heard(BatchCommitted)
         running.cycle(NO_STOP)
     assert shop.ids() == [1]

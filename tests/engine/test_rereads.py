@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from lake import Lake
-from shop import NO_STOP
+from shop import NO_STOP, cycles
 
-from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.tables.log import log_errors, record, snapshot
 from mirror_engine.tables.log.tables_folder import TablesFolder
@@ -30,7 +29,7 @@ def without_record(root, files):
     for commit in lake.log.glob("*.json"):
         if b"mirror_engine" in commit.read_bytes():
             commit.unlink()
-    shutil.rmtree(lake.root / ENGINE)
+    lake.lose_state()
     return lake
 
 
@@ -38,7 +37,7 @@ def in_the_way(root, files):
     """A table of another program where one of ours is to be (ME004)."""
     lake = Lake(root, files=1)
     shutil.rmtree(lake.folder)
-    shutil.rmtree(lake.root / ENGINE)
+    lake.lose_state()
     for number in range(files):
         append(lake.folder, number)
     lake.land()
@@ -93,8 +92,7 @@ def test_unusable_log_is_not_read_in_each_cycle(tmp_path, monkeypatch, make):
         lake = make(tmp_path / f"{files}", files)
         lake.begin()
         with lake.engine() as running:
-            for _ in range(3):
-                running.cycle(NO_STOP)
+            cycles(running, 3)
             with monkeypatch.context() as patch:
                 reads = Reads(patch)
                 costs.append([reads.of(running) for _ in range(5)])
@@ -108,8 +106,7 @@ def test_unusable_log_is_read_again_after_a_growing_pause(tmp_path, monkeypatch,
     lake = make(tmp_path, 3)
     lake.begin()
     with lake.engine() as running:
-        for _ in range(3):
-            running.cycle(NO_STOP)
+        cycles(running, 3)
         reads = Reads(monkeypatch)
         read_at = []
         for second in range(400):
@@ -139,13 +136,11 @@ def test_log_that_can_be_used_again_is_noticed(tmp_path, monkeypatch, make, mend
     lake = make(tmp_path, 3)
     lake.begin()
     with lake.engine() as running:
-        for _ in range(4):
-            running.cycle(NO_STOP)
+        cycles(running, 4)
         mend(lake)
         if in_store:
             lake.clock.advance(seconds=300)
-        for _ in range(3):
-            running.cycle(NO_STOP)
+        cycles(running, 3)
         assert not isinstance(state(running), Halted)
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from quick_folder import quick_folder
-from shop import NO_STOP, Shop, name, row
+from shop import NO_STOP, Shop, name
 
 from mirror_engine import RunResult
 from mirror_engine.events import FolderMoved, TableDropped
-from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
+BY_TIME = "LastUpdateTimeFileDetection"
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -54,32 +54,28 @@ WAYS = {
 @pytest.mark.parametrize("way", list(WAYS))
 def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(each_disk, elsewhere, way, ledger):
     shop = Shop(each_disk / "root")
-    for table, strategy in (("Orders", "SequentialFileName"), ("Sales.Log", "LastUpdateTimeFileDetection")):
-        folder = shop.orders(table, strategy=strategy)
-        for number in (1, 2):
-            folder.insert(row(number), name=name(number))
+    shop.land(1, 2)
+    shop.land(1, 2, table="Sales.Log", strategy=BY_TIME)
     shop.sync()
-    shop.orders("Orders").insert(row(3), name=name(3))
+    shop.land(3)
     if ledger == "without":
-        shutil.rmtree(shop.root / ENGINE)
+        shop.lose_state()
     WAYS[way](shop.root, each_disk / "copy", elsewhere)
     root = elsewhere / "copy" if "another disk" in way else each_disk / "copy"
     copy = Shop(root, shop.writer)
     for number in (4, 5):
         assert copy.sync().result is RunResult.CAUGHT_UP
-        copy.orders().insert(row(number), name=name(number))
-        copy.orders("Sales.Log", strategy="LastUpdateTimeFileDetection").insert(row(number), name=name(number))
+        copy.land(number)
+        copy.land(number, table="Sales.Log", strategy=BY_TIME)
     assert copy.sync().result is RunResult.CAUGHT_UP
-    assert not [event for event in copy.events if isinstance(event, TableDropped)]
+    assert not copy.heard(TableDropped)
     assert (copy.ids(), copy.ids("Sales.Log")) == ([1, 2, 3, 4, 5], [1, 2, 4, 5])
 
 
 def test_a_root_moved_while_a_table_is_halted_drops_nothing_once_the_halt_is_over(tmp_path):
     """The table's log was cut off when ROOT was copied (ME081), and is then restored."""
     shop = Shop(tmp_path / "root", ArrowWriter(tmp_path / "root/Tables", tmp_path / "scratch"))
-    for number in (1, 2):
-        shop.orders(strategy="LastUpdateTimeFileDetection").insert(row(number), name=name(number))
-        shop.sync()
+    shop.apply(1, 2, strategy=BY_TIME)
     call("cp", "-a", shop.root, tmp_path / "copy")
     copy = Shop(tmp_path / "copy", ArrowWriter(tmp_path / "copy/Tables", tmp_path / "scratch"))
     *_, newest = sorted((copy.root / "Tables/dbo/Orders/_delta_log").glob("*.json"))
@@ -87,31 +83,30 @@ def test_a_root_moved_while_a_table_is_halted_drops_nothing_once_the_halt_is_ove
     newest.write_bytes(content[:40])
     for _ in range(2):
         assert copy.sync().result is RunResult.NEEDS_ATTENTION
-    assert [event.table.normalized for event in copy.events if isinstance(event, FolderMoved)] == ["Orders"]
+    assert [event.table.normalized for event in copy.heard(FolderMoved)] == ["Orders"]
     newest.write_bytes(content)
     assert copy.sync().result is RunResult.CAUGHT_UP
-    assert not [event for event in copy.events if isinstance(event, TableDropped)]
+    assert not copy.heard(TableDropped)
     assert copy.ids() == [1, 2]
 
 
 def test_a_root_restored_in_its_own_place_drops_nothing(each_disk):
     shop = Shop(each_disk / "root")
-    for number in (1, 2):
-        shop.orders().insert(row(number), name=name(number))
+    shop.land(1, 2)
     shop.sync()
     call("cp", "-a", shop.root, each_disk / "backup")
     for _ in range(20):  # inodes are handed out again
         shutil.rmtree(shop.root)
         call("cp", "-a", each_disk / "backup", shop.root)
         assert shop.sync().result is RunResult.CAUGHT_UP
-    assert not [event for event in shop.events if isinstance(event, TableDropped)]
+    assert not shop.heard(TableDropped)
     assert shop.ids() == [1, 2]
 
 
 def test_applied_file_written_in_place_is_reported(tmp_path):
     """Its folder's time stays: a scan looks up each file (LZ-3.13, docs/decisions/scans.md)."""
     shop = Shop(tmp_path, cleanup="off")
-    shop.orders().insert(row(1), name=name(1))
+    shop.land(1)
     folder = shop.publisher.path / "Orders"
     with shop.engine() as running:
         running.cycle(NO_STOP)

@@ -18,7 +18,7 @@ from mirror_engine.engine import segments
 from mirror_engine.engine.ledger import MIRROR, Ledger
 from mirror_engine.engine.replayer import drop_table
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.layout import ENGINE, LEDGER
+from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
 from mirror_engine.tables.base import BatchRecord
@@ -46,29 +46,22 @@ def known(shop):
         return ledger.progress(ORDERS), ledger.applied(ORDERS), ledger.marks(ORDERS)
 
 
-def land(shop, numbers, **options):
-    orders = shop.orders(**options)
-    for number in numbers:
-        orders.insert(row(number), name=name(number))
-        assert shop.sync().result is RunResult.CAUGHT_UP
-
-
 def test_lost_ledger_knows_all_applied_files_again(tmp_path):
     shop = shop_at(tmp_path)
-    land(shop, range(1, 24))
+    shop.apply(*range(1, 24))
     head, files, marks = known(shop)
     assert len(files) == 23
     assert 0 < len(head.segments) <= 3  # larger ones replace those before them
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     assert (shop.sync().commits, known(shop)) == (0, (head, files, marks))
     assert shop.ids() == [*range(1, 24)]
 
 
 def test_older_ledger_gets_only_newer_commits(tmp_path, monkeypatch):
     shop = shop_at(tmp_path)
-    land(shop, range(1, 9))
+    shop.apply(*range(1, 9))
     older = (shop.root / LEDGER).read_bytes()
-    land(shop, range(9, 16))
+    shop.apply(*range(9, 16))
     expected = known(shop)
     (shop.root / LEDGER).write_bytes(older)
     asked, writer = [], shop.writer
@@ -81,8 +74,8 @@ def test_older_ledger_gets_only_newer_commits(tmp_path, monkeypatch):
 
 def test_few_commits_are_read_however_many_there_are(tmp_path, monkeypatch):
     shop = shop_at(tmp_path)
-    land(shop, range(1, 30))
-    shutil.rmtree(shop.root / ENGINE)
+    shop.apply(*range(1, 30))
+    shop.lose_state()
     read = []
     monkeypatch.setattr(
         stored, "read_commit", lambda *given, ask=stored.read_commit: read.append(given[1]) or ask(*given)
@@ -99,7 +92,7 @@ def test_old_names_are_forgotten_unless_they_are_still_in_the_folder(tmp_path, m
     for number in range(1, 12):
         orders.insert(row(number), name=f"{number}.parquet", modified_ns=number)
         shop.sync()
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     shop.sync()
     _, files, marks = known(shop)
     assert "1.parquet" not in files
@@ -112,7 +105,7 @@ def test_expired_names_in_the_folder_are_kept(tmp_path, monkeypatch):
     shop = Shop(tmp_path, cleanup="off")
     by_time(shop, range(1, 12))
     expected = known(shop)[1]
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     assert (shop.sync().commits, known(shop)[1]) == (0, expected)
     assert shop.ids() == [*range(1, 12)]
 
@@ -125,7 +118,7 @@ def test_expired_marks_of_idle_partitions_are_kept(tmp_path, monkeypatch):
         orders.insert(row(number), partition=f"day={day}")
         shop.sync()
     marks = known(shop)[2]
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     shop.sync()
     assert (known(shop)[2], marks["day=1"].watermark) == (marks, 1)
 
@@ -136,9 +129,9 @@ def test_files_noted_before_the_first_commit_are_in_a_segment(tmp_path):
     pq.write_table(pa.table({"id": pa.array([], pa.null()), "city": pa.array([], pa.null())}), content)
     shop.publisher.table("Orders", keys=["id"]).put(name(1), content.getvalue())
     shop.sync()
-    land(shop, range(2, 9))
+    shop.apply(*range(2, 9))
     expected = known(shop)[1]
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     shop.sync()
     assert expected[name(1)].version == -1
     assert known(shop)[1] == expected
@@ -146,11 +139,11 @@ def test_files_noted_before_the_first_commit_are_in_a_segment(tmp_path):
 
 def test_missing_segment_halts_instead_of_applying_again(tmp_path):
     shop = shop_at(tmp_path)
-    land(shop, range(1, 12))
+    shop.apply(*range(1, 12))
     for segment in (tmp_path / "Tables/dbo/Orders/_delta_log/_mirror_engine").iterdir():
         segment.write_text("{}")
     assert shop.sync().result is RunResult.CAUGHT_UP  # the ledger knows
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     assert shop.sync().result is RunResult.NEEDS_ATTENTION
     assert "ME081" in {found.code for found, _ in shop.status().diagnostics}
     assert shop.ids() == [*range(1, 12)]
@@ -158,43 +151,43 @@ def test_missing_segment_halts_instead_of_applying_again(tmp_path):
 
 def test_commits_before_a_carried_record_are_not_read(tmp_path):
     shop = shop_at(tmp_path)
-    land(shop, range(1, 7))
+    shop.apply(*range(1, 7))
     shop.writer.maintain("dbo/Orders", 0)
     carried = shop.writer.snapshot("dbo/Orders")
-    land(shop, [7])
+    shop.apply(7)
     head, files, marks = known(shop)
     assert head.covered < carried.record_version < carried.version < head.delta_version
     shop.writer.snapshot("dbo/Orders").log.table.create_checkpoint()
     for version in range(carried.record_version + 1):
         (tmp_path / f"Tables/dbo/Orders/_delta_log/{version:020}.json").unlink()
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert known(shop)[1:] == (files, marks)
 
 
 def test_moved_root_says_again_what_was_applied(tmp_path):
     shop = shop_at(root := tmp_path / "root")
-    land(shop, range(1, 7))
+    shop.apply(*range(1, 7))
     shutil.copytree(root, tmp_path / "copy")
     copy = shop_at(tmp_path / "copy")
     copy.sync()
     copy.orders().insert(row(7))
     copy.sync()
-    shutil.rmtree(copy.root / ENGINE)
+    copy.lose_state()
     assert copy.sync().result is RunResult.CAUGHT_UP
     assert copy.standing() == []  # ME026: none counts as overwritten
 
 
 def test_ledger_damaged_while_the_engine_runs_is_rebuilt(tmp_path):
     shop = shop_at(tmp_path)
-    land(shop, range(1, 12))
+    shop.apply(*range(1, 12))
     expected = known(shop)
     with shop.engine() as running:
         running.cycle(NO_STOP)
         ledger = running.context.ledger
         with pytest.raises(StorageUnavailable), ledger._guarded("read"):
             raise sqlite3.DatabaseError("database disk image is malformed")
-        shop.orders().insert(row(12), name=name(12))
+        shop.land(12)
         for _ in range(3):
             running.cycle(NO_STOP)
     assert shop.ids() == [*range(1, 13)]
@@ -205,7 +198,7 @@ def test_ledger_damaged_while_the_engine_runs_is_rebuilt(tmp_path):
 
 def test_drop_waits_while_the_ledger_is_lost(tmp_path):
     shop = Shop(tmp_path, cleanup="off")
-    land(shop, [1])
+    shop.apply(1)
     with shop.engine() as running:
         running.cycle(NO_STOP)
         with pytest.raises(StorageUnavailable), running.context.ledger._guarded("read"):
@@ -217,10 +210,10 @@ def test_drop_waits_while_the_ledger_is_lost(tmp_path):
 
 def test_other_programs_commits_may_be_gone_before_the_ledger_has_a_batch(tmp_path):
     shop = shop_at(tmp_path)
-    land(shop, [1])
+    shop.apply(1)
     behind, log = (shop.root / LEDGER).read_bytes(), shop.root / "Tables/dbo/Orders/_delta_log"
     put_commit(log.parent, 2, [{"commitInfo": {"operation": "VACUUM END", "engineInfo": "another"}}])
-    land(shop, [2])
+    shop.apply(2)
     DeltaTable(str(log.parent)).create_checkpoint()
     for version in range(3):
         (log / f"{version:020}.json").unlink()
@@ -243,9 +236,9 @@ def test_copied_table_of_another_mirror_does_not_rename_this_one(tmp_path):
     other.sync()
     by_time(own, range(1, 4))
     shutil.copytree(other.root / "Tables/dbo/Other", own.root / "Tables/dbo/Archive")
-    shutil.rmtree(own.root / ENGINE)
+    own.lose_state()
     by_time(own, [4])
-    shutil.rmtree(own.root / ENGINE)
+    own.lose_state()
     assert own.sync().commits == 0
     assert own.ids() == [1, 2, 3, 4]
 
@@ -256,7 +249,7 @@ def test_commits_of_a_generation_count_whatever_the_mirror_is_called(tmp_path):
     with closing(Ledger.open(shop.root / LEDGER)) as ledger:
         ledger.set_property(MIRROR, "f" * 32)
     by_time(shop, [3])
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     assert shop.sync().commits == 0
     assert shop.ids() == [1, 2, 3]
 
@@ -272,12 +265,12 @@ def test_commits_of_another_generation_do_not_count():
 
 def test_ledger_from_before_a_move_takes_the_present_etags(tmp_path):
     shop = shop_at(root := tmp_path / "root")
-    land(shop, range(1, 7))
+    shop.apply(*range(1, 7))
     copied = tmp_path / "copy"
     shutil.copytree(root, copied)
     copy = shop_at(copied)
     older = (copied / LEDGER).read_bytes()
-    land(copy, [7])
+    copy.apply(7)
     (copied / LEDGER).write_bytes(older)  # a power failure may take the ledger's last transactions
     assert copy.sync().result is RunResult.CAUGHT_UP
     assert "ME026" not in {found.code for found in copy.standing()}
@@ -285,18 +278,17 @@ def test_ledger_from_before_a_move_takes_the_present_etags(tmp_path):
 
 def test_segment_that_only_the_ledger_names_is_not_swept(tmp_path, monkeypatch):
     shop = shop_at(tmp_path)
-    land(shop, range(1, 6))
+    shop.apply(*range(1, 6))
     written = []
     with monkeypatch.context() as once:
         once.setattr(shop.writer, "apply", lambda *_: written.append(1) or refuse())
-        for number in range(6, 12):
-            shop.orders().insert(row(number), name=name(number))
+        shop.land(*range(6, 12))
         with shop.engine() as running:
             running.cycle(NO_STOP)
     assert written
     shop.writer.maintain("dbo/Orders", 0)
     shop.sync()
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids() == [*range(1, 12)]
 
@@ -307,12 +299,12 @@ def refuse():
 
 def test_missing_segment_is_said_again_by_a_ledger_that_knows(tmp_path):
     shop = shop_at(tmp_path)
-    land(shop, range(1, 10))
+    shop.apply(*range(1, 10))
     for segment in (shop.root / "Tables/dbo/Orders/_delta_log/_mirror_engine").iterdir():
         segment.unlink()
-    land(shop, range(10, 16))
+    shop.apply(*range(10, 16))
     expected = known(shop)[1:]
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     assert shop.sync().commits == 0
     assert known(shop)[1:] == expected
 
@@ -330,14 +322,14 @@ def clean_up(shop):
 
 def test_record_lost_to_log_cleanup_is_said_again_before_the_next_commit(tmp_path):
     shop = shop_at(tmp_path)
-    land(shop, [1, 2])
+    shop.apply(1, 2)
     with shop.engine() as running:
         running.cycle(NO_STOP)
         clean_up(shop)
-        shop.orders().insert(row(3), name=name(3))
+        shop.land(3)
         running.cycle(NO_STOP)
     expected = known(shop)
-    shutil.rmtree(shop.root / ENGINE)
+    shop.lose_state()
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2, 3]
     assert known(shop)[1:] == expected[1:]
