@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sessions import WITHOUT_SPARK, differences, matches, steps
 
-from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES
 from mirror_engine.tables.spark.java import find_java
+from mirror_engine.testing.cases import load
 
 HOME = Path(__file__).parents[1]
 CLUSTER = HOME / "docs/tutorials/to-a-cluster.md"
@@ -54,7 +54,7 @@ def test_session_of_the_cluster_tutorial_shows_what_is_printed(tmp_path):
 def test_every_tutorial_and_every_code_with_a_session_is_run():
     tutorials = {path.name for path in SESSIONS.values() if path.parent.name == "tutorials"} | {CLUSTER.name}
     assert tutorials == {path.name for path in CLUSTER.parent.glob("*.md")} - {"index.md"}
-    codes = {code for code in CATALOG if any(each.heading == "Session" for each in explanation(code).sections)}
+    codes = {code for code in CATALOG if load(code).has_session}
     assert codes == {path.stem for path in SESSIONS.values() if path.parent == PAGES}
     assert codes >= {"ME069", "ME081"}
 

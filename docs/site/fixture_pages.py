@@ -26,11 +26,12 @@ def fixture_list() -> str:
 def fixture_page(name: str) -> str:
     """One fixture."""
     case = load(name)
-    title, *sections = sections_of(front_matter(text_of(name))[1]).values()
+    sections = sections_of(front_matter(text_of(name))[1])
+    title, *others = sections
     shown = {
         "rules": ", ".join(case.rules),
         "options": ", ".join(f"`{option}={value}`".lower() for option, value in case.options.items()),
         "fixture": f"`fixtures/{name}.md`",
     }
-    parts = [f"# {title.heading}", facts(shown), *(snippet.text for snippet in title.snippets)]
-    return "\n\n".join([*parts, *(section.markdown for section in sections)]) + "\n"
+    parts = [f"# {title}", facts(shown), *(block.text for block in sections[title].blocks)]
+    return "\n\n".join([*parts, *(sections[each].markdown for each in others)]) + "\n"

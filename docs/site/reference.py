@@ -178,8 +178,7 @@ def diagnostics() -> str:
 
 def diagnostic_page(code: str) -> str:
     """One diagnostic: its facts and its explanation."""
-    page = explanation(code)
-    entry = page.definition
+    page, entry = explanation(code), CATALOG[code]
     shown = {
         "name": f"`{entry.name}`",
         "severity": severity(entry.severity, entry.severity_strict),

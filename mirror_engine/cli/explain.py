@@ -77,7 +77,7 @@ def explain(codes: tuple[str, ...], folder: Path | None) -> None:
         return
     named = [rules().get(code.strip().upper()) for code in codes]
     wanted = [known_code(code) for code, rule in zip(codes, named, strict=True) if not rule]
-    pages = [ExplainedCode.of(explanation(code)) for code in (wanted if codes else CATALOG)]
+    pages = [explanation(code) for code in (wanted if codes else CATALOG)]
     found = [RuleText(rule.name, rule.whole) for rule in filter(None, named)]
     out.report(Explanations(pages, found))
 
@@ -86,7 +86,7 @@ def _try(codes: Sequence[str], folder: Path) -> None:
     if len(codes) != 1:
         raise UsageError("--try takes one code", "for example: mirror-engine explain ME037 --try ./lab")
     code = known_code(codes[0])
-    out.report(Explanations([ExplainedCode.of(explanation(code))], [], land_example(code, folder)))
+    out.report(Explanations([explanation(code)], [], land_example(code, folder)))
 
 
 def known_code(text: str) -> str:
@@ -139,7 +139,7 @@ def _page(page: ExplainedCode) -> display.Lines:
         first, *rows = rule.text.splitlines()
         yield display.bullet(rule.name, first)
         yield from (display.bullet(" " * len(rule.name), row) for row in rows)
-    if explanation(page.code).lands:
+    if page.lands:
         yield from ("", f"To try it: mirror-engine explain {page.code} --try ./lab")
 
 

@@ -146,12 +146,12 @@ def _sarif_rule(code: str) -> dict[str, Any]:
     page = explanation(code)
     return {
         "id": code,
-        "name": page.definition.name,
+        "name": page.name,
         "shortDescription": {"text": page.title},
         "fullDescription": {"text": page.why},
         "help": {"text": f"{page.why}\n\n{page.what_to_do}", "markdown": page.markdown},
-        "defaultConfiguration": {"level": _SARIF_LEVELS[page.definition.severity]},
-        "properties": {"tags": list(page.definition.rules)},
+        "defaultConfiguration": {"level": _SARIF_LEVELS[page.severity]},
+        "properties": {"tags": [rule.name for rule in page.rules]},
     }
 
 

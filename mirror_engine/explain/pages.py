@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple
 
 from mirror_engine.explain.markdown import parts
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, Severity, read_page
 from mirror_engine.results import Part
 
-if TYPE_CHECKING:
-    from mirror_engine.landing_zone.diagnostics import DiagnosticDefinition
-
-LANDS, SESSION, FIXED = "Lands", "Session", "Fixed"
+_EXAMPLES = {"Lands", "Session"}  # headings
 _NOT_SHOWN = {"undecided"}  # blocks for the test alone
 _RULE = re.compile(r"- (LZ-\d+\.\d+) (.+)")
 _SOURCE = re.compile(r"\[((?:documented|observed|decision)[^\]]*)\]")
@@ -86,104 +82,6 @@ def _rule(name: str, text: str, *below: str) -> Rule:
     return Rule(name, text, tuple(notes), tuple(line for line in below if not line.startswith(_NOTE)))
 
 
-class Snippet(NamedTuple):
-    """A block of a case, or text between blocks."""
-
-    kind: str  # `json`, `csv`, `rows`, `table`, `console`, …; `""` for text
-    title: str  # the file or table that it shows; `""` for none
-    text: str
-
-    @property
-    def markdown(self) -> str:
-        """It as a fenced block below its title."""
-        if not self.kind:
-            return self.text
-        language = self.kind if self.kind in {"json", "console"} else "text"
-        title = re.sub("^(.+?)( \\(|$)", r"`\1`\2", self.title) if "/" in self.title else self.title
-        return f"{title}:\n\n{_fenced(language, self.text)}" if title else _fenced(language, self.text)
-
-
-class Section(NamedTuple):
-    """What lands in one stage, the result, what lands in the fixed form, or a session."""
-
-    heading: str
-    snippets: tuple[Snippet, ...]
-
-    @property
-    def title(self) -> str:
-        """The heading for people: `Example`, `Then the file is deleted`, `Result: needs attention`, `Fixed`."""
-        return "Example" if self.heading in {LANDS, SESSION} else self.heading.replace("_", " ")
-
-    @property
-    def markdown(self) -> str:
-        """Its snippets below its title."""
-        return "\n\n".join([f"## {self.title}", *(snippet.markdown for snippet in self.snippets)])
-
-
-def _fenced(language: str, text: str) -> str:
-    fence = "~~~" if "```" in text else "```"
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
-def sections_of(body: str) -> dict[str, Section]:
-    """The sections of a page or case by their headings; the title's is the first.
-
-    Raises:
-        ValueError: a block does not end or is of no known form, a heading is there twice, or text is before the title.
-    """
-    found: dict[str, list[Snippet]] = {}
-    for part in parts(body):
-        if part.level == "`":
-            block = part.block
-            if block.kind not in _NOT_SHOWN:
-                found[[*found][-1]].append(Snippet(block.kind, block.title, block.text))
-        elif part.words in found:
-            raise ValueError(f'"{part.words}" is there twice')
-        elif part.level:
-            found[part.words] = []
-        elif found:
-            found[[*found][-1]].append(Snippet("", "", part.words))
-        else:
-            raise ValueError(f"text before the title: {part.words}")
-    return {heading: Section(heading, tuple(snippets)) for heading, snippets in found.items()}
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The page of one diagnostic; its front matter is the definition."""
-
-    definition: DiagnosticDefinition
-    title: str  # a heading in plain words
-    why: str  # what it means and what Fabric does
-    what_to_do: str  # the help at length
-    sections: tuple[Section, ...]  # what raises it, and the same without the problem
-
-    @property
-    def code(self) -> str:
-        return self.definition.code
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        return tuple(rules()[name] for name in self.definition.rules)
-
-    @property
-    def lands(self) -> bool:
-        """Whether `explain --try` can land its example."""
-        return any(section.heading == LANDS for section in self.sections)
-
-    @property
-    def severity(self) -> str:
-        """`warning, error under strict`."""
-        usual, strict = self.definition.severity.value, self.definition.severity_strict.value
-        return usual if usual == strict else f"{usual}, {strict} under strict"
-
-    @property
-    def markdown(self) -> str:
-        parts = [self.why, f"**What to do.** {self.what_to_do}", *(section.markdown for section in self.sections)]
-        related = ", ".join(self.definition.related)
-        return "\n\n".join([*parts, f"Related: {related}."] if related else parts)
-
-
 class RuleText(Part, frozen=True):
     """A rule of the protocol."""
 
@@ -203,12 +101,57 @@ class ExampleBlock(Part, frozen=True):
     title: str
     text: str
 
+    @property
+    def markdown(self) -> str:
+        """It as a fenced block below its title."""
+        if not self.kind:
+            return self.text
+        language = self.kind if self.kind in {"json", "console"} else "text"
+        title = re.sub("^(.+?)( \\(|$)", r"`\1`\2", self.title) if "/" in self.title else self.title
+        return f"{title}:\n\n{_fenced(language, self.text)}" if title else _fenced(language, self.text)
+
 
 class ExampleSection(Part, frozen=True):
     """What lands in one stage, the result, what lands in the fixed form, or a session."""
 
     title: str
     blocks: Sequence[ExampleBlock]
+
+    @property
+    def markdown(self) -> str:
+        """Its blocks below its title."""
+        return "\n\n".join([f"## {self.title}", *(block.markdown for block in self.blocks)])
+
+
+def _fenced(language: str, text: str) -> str:
+    fence = "~~~" if "```" in text else "```"
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def sections_of(body: str) -> dict[str, ExampleSection]:
+    """The sections of a page or case by their headings; the title's is the first.
+
+    Raises:
+        ValueError: a block does not end or is of no known form, a heading is there twice, or text is before the title.
+    """
+    found: dict[str, list[ExampleBlock]] = {}
+    for part in parts(body):
+        if part.level == "`":
+            block = part.block
+            if block.kind not in _NOT_SHOWN:
+                found[[*found][-1]].append(ExampleBlock(block.kind, block.title, block.text))
+        elif part.words in found:
+            raise ValueError(f'"{part.words}" is there twice')
+        elif part.level:
+            found[part.words] = []
+        elif found:
+            found[[*found][-1]].append(ExampleBlock("", "", part.words))
+        else:
+            raise ValueError(f"text before the title: {part.words}")
+    return {
+        heading: ExampleSection("Example" if heading in _EXAMPLES else heading.replace("_", " "), blocks)
+        for heading, blocks in found.items()
+    }
 
 
 class ExplainedCode(Part, frozen=True):
@@ -237,31 +180,20 @@ class ExplainedCode(Part, frozen=True):
     example: Sequence[ExampleSection]
     related: Sequence[str]
 
-    @classmethod
-    def of(cls, page: Explanation) -> Self:
-        """Convert from a page."""
-        entry = page.definition
-        return cls(
-            code=page.code,
-            name=entry.name,
-            title=page.title,
-            severity=entry.severity,
-            severity_strict=entry.severity_strict,
-            message=entry.template,
-            help=entry.help or None,
-            why=page.why,
-            what_to_do=page.what_to_do,
-            rules=[RuleText(rule.name, rule.about(page.code)) for rule in page.rules],
-            example=[
-                ExampleSection(section.title, [ExampleBlock(*snippet) for snippet in section.snippets])
-                for section in page.sections
-            ],
-            related=entry.related,
-        )
+    @property
+    def lands(self) -> bool:
+        """Whether `explain --try` can land its example: it is no session."""
+        return any(block.kind not in {"", "console"} for section in self.example[:1] for block in section.blocks)
+
+    @property
+    def markdown(self) -> str:
+        parts = [self.why, f"**What to do.** {self.what_to_do}", *(section.markdown for section in self.example)]
+        related = ", ".join(self.related)
+        return "\n\n".join([*parts, f"Related: {related}."] if related else parts)
 
 
 @cache
-def explanation(code: str) -> Explanation:
+def explanation(code: str) -> ExplainedCode:
     """The page of a code.
 
     Raises:
@@ -272,7 +204,7 @@ def explanation(code: str) -> Explanation:
     return parse(code, (PAGES / f"{code}.md").read_text(encoding="utf-8"))
 
 
-def parse(code: str, text: str) -> Explanation:
+def parse(code: str, text: str) -> ExplainedCode:
     """A page of Markdown as an explanation; raises `ValueError` where it is not in the form of the others."""
     definition, _, body = read_page(text)
     sections = sections_of(body)
@@ -280,6 +212,18 @@ def parse(code: str, text: str) -> Explanation:
     what_to_do = sections.get("What to do")
     if not title.startswith(f"{code} ") or definition.code != code or what_to_do is None:
         raise ValueError(f"{code}.md is not in the form that fixtures/README.md describes")
-    why, do = ("\n\n".join(snippet.text for snippet in section.snippets) for section in (sections[title], what_to_do))
-    shown = tuple(sections[each] for each in others if each != "What to do")
-    return Explanation(definition, title.removeprefix(f"{code} "), why, do, shown)
+    why, do = ("\n\n".join(block.text for block in section.blocks) for section in (sections[title], what_to_do))
+    return ExplainedCode(
+        code=code,
+        name=definition.name,
+        title=title.removeprefix(f"{code} "),
+        severity=definition.severity,
+        severity_strict=definition.severity_strict,
+        message=definition.template,
+        help=definition.help or None,
+        why=why,
+        what_to_do=do,
+        rules=[RuleText(name, rules()[name].about(code)) for name in definition.rules],
+        example=[sections[each] for each in others if each != "What to do"],
+        related=definition.related,
+    )

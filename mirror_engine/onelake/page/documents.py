@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from mirror_engine.display import cell
 from mirror_engine.errors import MirrorError
-from mirror_engine.explain.pages import ExplainedCode, explanation
+from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import shown_names
@@ -58,7 +58,7 @@ def table_page(statuses: StatusCache, item_id: str, folder: str) -> Document | N
 def explanation_page(code: str) -> Document | None:
     """What a diagnostic means; None if the code is unknown."""
     try:
-        return ExplainedCode.of(explanation(code)).to_json()
+        return explanation(code).to_json()
     except KeyError:
         return None
 

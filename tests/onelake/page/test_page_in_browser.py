@@ -157,8 +157,8 @@ def test_table_page_says_what_status_says(visit, base, still):
 
 def test_diagnostic_page_says_what_explain_says(visit, base):
     page, text = explanation("ME037"), shown(visit(f"{base}/explain/ME037/"))
-    blocks = [snippet.text for section in page.sections for snippet in section.snippets]
-    expected = [page.title, page.why, page.what_to_do, *(section.title for section in page.sections), *blocks]
+    blocks = [block.text for section in page.example for block in section.blocks]
+    expected = [page.title, page.why, page.what_to_do, *(section.title for section in page.example), *blocks]
     assert len(blocks) > 4
     assert [each for each in expected if "".join(each.replace("`", "").split()) not in text.replace(" ", "")] == []
 
