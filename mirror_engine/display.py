@@ -8,7 +8,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.text import count, printable
@@ -33,28 +33,7 @@ MAX_LINES = 8  # of one kind
 MAX_CELL = 1000  # characters of a value that people look at
 
 
-class Found(Protocol):
-    """What a text needs to know of a diagnostic."""
-
-    @property
-    def code(self) -> str: ...
-    @property
-    def severity(self) -> Severity: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def help(self) -> str | None: ...
-    @property
-    def coded_message(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def place(self) -> str: ...
-    @property
-    def row(self) -> int | None: ...
-
-
-def diagnostic_lines(diagnostic: Found, subject: Text | str = "") -> Lines:
+def diagnostic_lines(diagnostic: Diagnostic, subject: Text | str = "") -> Lines:
     """`error[ME037]: message` behind what it is about, `--> location` and `help: …`."""
     from rich.text import Text
 
@@ -171,7 +150,7 @@ def often(times: int) -> str:
     return f" ({times:,} times)" if times > 1 else ""
 
 
-def ignored_paths(ignored: Sequence[Found]) -> list[tuple[str, str]]:
+def ignored_paths(ignored: Iterable[Diagnostic]) -> list[tuple[str, str]]:
     """Each ignored path with the reason."""
     return [("ignored:", f"{found.path}: {found.coded_message.removeprefix('ignored: ')}") for found in ignored]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 from msgspec import UNSET, Meta, Struct
 
 from mirror_engine.display import console_of, plain, print_to
-from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, Severity, place_of
+from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, Severity
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import TableState
 
@@ -214,22 +214,12 @@ class Finding(Part, frozen=True):
     details: Mapping[str, str]
 
     @property
-    def place(self) -> str:
-        """The path from ROOT of what it is about."""
-        return place_of(self.location.path, self.details)
-
-    @property
     def path(self) -> str:
         return self.location.path
 
     @property
     def row(self) -> int | None:
         return self.location.row
-
-    @property
-    def coded_message(self) -> str:
-        """`<message> [MEnnn]`."""
-        return f"{self.message} [{self.code}]"
 
     @property
     def as_diagnostic(self) -> Diagnostic:

@@ -64,7 +64,7 @@ class PlannedTable(TableReference, frozen=True):
             ]
         )
         yield from [display.bullet("help:", self.help)] if self.help else []
-        yield from display.bullets(display.ignored_paths(self.ignored))
+        yield from display.bullets(display.ignored_paths(found.as_diagnostic for found in self.ignored))
         yield from display.bullets(next_files(self.next_files, self.not_included))
 
 

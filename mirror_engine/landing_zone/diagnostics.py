@@ -194,8 +194,8 @@ class Diagnostic:
 
     @property
     def place(self) -> str:
-        """Path of its subject, from ROOT."""
-        return place_of(self.path, dict(self.details))
+        """Path of its subject, from ROOT; a detail `place` has precedence."""
+        return dict(self.details).get("place") or f"{ZONE}/{self.path}".rstrip("/")
 
     @property
     def coded_message(self) -> str:
@@ -209,11 +209,6 @@ class Diagnostic:
 
     def _filled(self, template: str) -> str:
         return printable(template.format_map(_Details({name: _Detail(value) for name, value in self.details})))
-
-
-def place_of(path: str, details: Mapping[str, str]) -> str:
-    """Convert a path from the landing zone to one from ROOT, unless a detail `place` says otherwise."""
-    return details.get("place") or f"{ZONE}/{path}".rstrip("/")
 
 
 def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = False, **details: object) -> Diagnostic:

@@ -63,7 +63,7 @@ class RebuildReport(Result, frozen=True):
 
     def text(self) -> Lines:
         for lost in self.diagnostics:
-            yield from diagnostic_lines(lost)
+            yield from diagnostic_lines(lost.as_diagnostic)
         if self.files_moved_back:
             yield f"Moved {count(self.files_moved_back, 'change file')} back"
         yield from (f"Dropped {each.table}" for each in self.dropped)

@@ -24,7 +24,6 @@ from mirror_engine.results import Count, Part
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mirror_engine.display import Found
     from mirror_engine.events import DropReason
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
@@ -157,7 +156,7 @@ def kind_of(state: TableState, *, is_stuck: bool) -> str:
             return "need_attention"
 
 
-def lost_rows(found: Iterable[Found]) -> str:
+def lost_rows(found: Iterable[Diagnostic]) -> str:
     """The note on rows that were lost when others removed their Delta table (ME069)."""
     return "".join(f"; {each.coded_message}" for each in found)
 

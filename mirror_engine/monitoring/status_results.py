@@ -238,7 +238,7 @@ class StatusTable(TableSummary, frozen=True):
             own |= {*state, *(found for found, _ in counted if self._tells(found))}
         if self.would_reject:
             yield line("Fabric would reject:", style)
-            yield from diagnostic_lines(self.would_reject)
+            yield from diagnostic_lines(self.would_reject.as_diagnostic)
         if detailed and self.pending_files:
             yield f"  {count(self.pending_files, 'file')} pending, the oldest for {short_span(self.lag_seconds)}"
         if self.columns:
@@ -250,7 +250,7 @@ class StatusTable(TableSummary, frozen=True):
             waiting = [file for file in self.pending if file.state != "rejected"]
             reasons = ["" if file.reason in told else f": {file.reason}" for file in waiting]
             yield from bullets([("pending:", file.path + why) for file, why in zip(waiting, reasons, strict=True)])
-        yield from bullets(ignored_paths(self.ignored))
+        yield from bullets(ignored_paths(found.as_diagnostic for found in self.ignored))
         yield from diagnostics((each for each in counted if each[0] not in own), f"{self.landing_folder}/")
 
     def _tells(self, found: Diagnostic) -> bool:
@@ -348,7 +348,7 @@ class Status(StatusSummary, Result, frozen=True):
             yield from with_help(f"last failure: {failure.message}", failure.help, "bold red")
         for found in findings(self.diagnostics, attrgetter("as_diagnostic"))[:MAX_LINES]:
             yield ""
-            yield from diagnostic_lines(found)
+            yield from diagnostic_lines(found.as_diagnostic)
         by_urgency = sorted(self.tables, key=lambda table: [*STATE_STYLES].index(table.urgency))
         noted = [table for table in by_urgency if table.is_noted(detailed=detailed, by_fabric=by_fabric)]
         first = [table for table in noted if problems_first and table.urgency == "stuck"]

@@ -97,9 +97,10 @@ class SyncedTable(TableReference, frozen=True):
     def lines(self) -> Lines:
         """What failed, what others did, data that is ignored, or why it has not caught up, with what to do."""
         for found in (*self.lost, *([self.external_change] if self.external_change else ())):
-            yield from diagnostic_lines(found)
-        message = self.message.removesuffix(lost_rows(self.lost))
-        bare = message.removesuffix(notes(found.as_diagnostic for found in self.ignored))
+            yield from diagnostic_lines(found.as_diagnostic)
+        message = self.message.removesuffix(lost_rows(found.as_diagnostic for found in self.lost))
+        ignored = [found.as_diagnostic for found in self.ignored]
+        bare = message.removesuffix(notes(ignored))
         is_well = self.state in {CaughtUp.code, Empty.code}
         if self.last_failure:
             yield f"{bare}."
@@ -109,11 +110,11 @@ class SyncedTable(TableReference, frozen=True):
         elif is_well or self.state == Unlisted.code:
             return
         elif self.state == Halted.code and self.diagnostic:
-            yield from diagnostic_lines(self.diagnostic, halted(self.table))
+            yield from diagnostic_lines(self.diagnostic.as_diagnostic, halted(self.table))
         else:
             is_said = self.state == Blocked.code and self.lost
             yield from with_help(f"{bare}.", None if is_said else self.help)
-        yield from bullets(ignored_paths(self.ignored))
+        yield from bullets(ignored_paths(ignored))
 
 
 class SyncReport(Result, frozen=True):
@@ -185,7 +186,7 @@ class SyncReport(Result, frozen=True):
         if self.last_failure:
             yield from with_help(f"error: {self.last_failure.message}", self.last_failure.help, "bold red")
         for found in self.ignored:
-            yield from diagnostic_lines(found)
+            yield from diagnostic_lines(found.as_diagnostic)
         noted = [table for table in self.tables if table.is_noted]
         noted.sort(key=lambda table: not (table.last_failure or table.needs_attention))
         for table in noted[:MAX_PARAGRAPHS]:
