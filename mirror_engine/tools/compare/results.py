@@ -55,11 +55,11 @@ class ComparedDifference(Part, frozen=True):
     rule: str
     message: str
     help: str | None
-    column: str | None
-    count: Count
-    file: str | None
-    other_file: str | None
-    keys: Sequence[ComparedKey]
+    column: str | None = None
+    count: Count = 0
+    file: str | None = None
+    other_file: str | None = None
+    keys: Sequence[ComparedKey] = ()
 
 
 class SqlRows(Part, frozen=True):
@@ -96,19 +96,19 @@ class ComparedTable(TableReference, frozen=True):
     """
 
     verdict: Literal["equal", "not_yet", "different", "unknown"]
-    state: State | None
-    diagnostic: str | None
-    halted_because: str | None
-    key: Sequence[str]
-    is_partial: bool
-    files: Count
-    not_yet: Sequence[str]
-    late: Sequence[str]
-    counts: RowCounts
-    findings: Sequence[ComparedDifference]
-    not_traced: Count
-    differs_in: Literal["delta", "sql", "both"] | None
-    sql: SqlRows | None
+    state: State | None = None
+    diagnostic: str | None = None
+    halted_because: str | None = None
+    key: Sequence[str] = ()
+    is_partial: bool = False
+    files: Count = 0
+    not_yet: Sequence[str] = ()
+    late: Sequence[str] = ()
+    counts: RowCounts = RowCounts(0, 0, 0, 0)
+    findings: Sequence[ComparedDifference] = ()
+    not_traced: Count = 0
+    differs_in: Literal["delta", "sql", "both"] | None = None
+    sql: SqlRows | None = None
 
     def lines(self) -> Lines:
         """The verdict with its numbers, and findings below it."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import UsageError
@@ -29,7 +30,10 @@ from mirror_engine.storage.zone_view import RestoredView, ZoneView
 from mirror_engine.tables.arrow_types import delta_type
 from mirror_engine.tools.compare.causes import causes, cell_cause, guesses, likely
 from mirror_engine.tools.compare.dry_runs import FolderRuns, LastChanges, Order, row_hashes
+from mirror_engine.tools.compare.key_digest import ShownKeys
+from mirror_engine.tools.compare.results import ComparedDifference, ComparedKey, ComparedTable, SqlRows
 from mirror_engine.tools.diff import MatchedRows, diff_tables, match, read_expected
+from mirror_engine.tools.difference import RowCounts
 from mirror_engine.tools.dry_run import first_numbers
 from mirror_engine.tools.trace.context import listing_of
 from mirror_engine.tools.trace.row import plain_rows
@@ -49,64 +53,10 @@ if TYPE_CHECKING:
     from mirror_engine.tools.difference import Difference
     from mirror_engine.tools.trace.row import FileChange, Row
 
-ROWS = ("equal", "missing", "unexpected", "different")  # what rows are counted as
 MAX_TRACED = 500  # keys whose changes are looked at, of those that differ
 MAX_PREFIXES = 8  # of files that are replayed to find those that Fabric has applied
 MOST = 0.9  # of a file's keys differ alike: the file as a whole is the cause
 WHOLE_FILE = ("file_lost", "order", "file_twice")  # kinds of causes, by precedence
-
-
-@dataclass(frozen=True)
-class FoundKey:
-    """One key that differs, by column, or a row of a keyless table; `file` and `row`, from 1, changed it last."""
-
-    values: Mapping[str, Any]
-    file: str | None
-    row: int | None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Differences with one cause."""
-
-    kind: str  # of `causes`
-    rule: str  # that Fabric's table contradicts
-    message: str
-    help: str
-    file: str | None = None  # the change file that is the cause, from the table folder; None where it is not one file
-    other_file: str | None = None  # of two files in another order
-    column: str | None = None  # None where whole rows differ
-    count: int = 0  # keys, or rows of a keyless table
-    keys: tuple[FoundKey, ...] = ()  # the first of them
-
-
-@dataclass(frozen=True)
-class TableComparison:
-    """One table, whose folder may be gone.
-
-    The verdict `not_yet` means: equal, up to newer files that Fabric has not applied; `unknown`: the zone has no usable
-    metadata of it now, so that nothing can be replayed.
-    """
-
-    name: TableName
-    verdict: Literal["equal", "not_yet", "different", "unknown"]
-    state: str | None = None  # after the replay, as a code; None without a folder
-    diagnostic: Diagnostic | None = None  # why the replay halts there; None if it does not
-    key: tuple[str, ...] = ()  # the key columns; empty in a keyless table
-    is_partial: bool = False  # whether change files are gone, so that only keys in those that are left were compared
-    files: int = 0  # that were replayed
-    not_yet: tuple[str, ...] = ()  # files that Fabric has not applied yet
-    late: tuple[str, ...] = ()  # files that Fabric applied after newer ones: time orders them (LZ-3.6)
-    counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(ROWS, 0))
-    findings: tuple[Finding, ...] = ()  # those that concern most keys first
-    not_traced: int = 0  # keys that differ, too, and whose changes were not looked at
-    sql: Difference | None = None  # of what SQL shows, `expected` being Fabric's table; None if that was not given
-
-    @property
-    def differs_in(self) -> Literal["delta", "sql", "both"] | None:
-        """Where a difference is; None where there is none, or nothing can be replayed."""
-        in_delta, in_sql = self.verdict == "different", self.sql is not None and not self.sql.equal
-        return "both" if in_delta and in_sql else "delta" if in_delta else "sql" if in_sql else None
 
 
 def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
@@ -120,12 +70,13 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
     listen: Listener = ignore,
     zone: Storage | None = None,
     sql_rows: Path | None = None,
-) -> Iterator[TableComparison]:
+    shown: ShownKeys | None = None,
+) -> Iterator[ComparedTable]:
     """Compare the tables `fabric` below ROOT, `source`, with replays of the landing zone; both sides are only read.
 
     Replayed tables are in `work`, a folder of this machine. The replay reads `zone`, which is as at the first look, or
-    else `source`. Each finding has `limit` keys. `sql_rows` is a file with what SQL shows of the one table in `tables`,
-    in a format of `diff`.
+    else `source`. Each finding has `limit` keys, as `shown` has them; the values by default. `sql_rows` is a file with
+    what SQL shows of the one table in `tables`, in a format of `diff`.
 
     Raises:
         UsageError: such a file for several tables, or one that `diff` would refuse.
@@ -157,7 +108,8 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
     for number, folder in enumerate(folder for folder in folders if folder in chosen):
         if folder not in owned:
             above, _, table = folder.rpartition("/")
-            yield TableComparison(TableName(above, table), "different", findings=(finding("table_unknown"),))
+            unknown = ComparedTable.of(TableName(above, table), folder, "different")
+            yield _judged(structs.replace(unknown, findings=(finding("table_unknown"),)))
             continue
         read, metrics = pinned.get(folder), processed.get(owned[folder].normalized)
         rows = read() if read else None
@@ -166,19 +118,26 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
         view = RestoredView(zone, archived_first=True)
         at = f"{place}/{owned[folder].folder}"
         replays = FolderRuns(view, others, config, work / str(number), at, owned[folder], listen)
-        found = _Comparison(replays, rows, count if isinstance(count, int) else None, limit).result()
+        counted = count if isinstance(count, int) else None
+        found, sql = _Comparison(replays, rows, counted, limit, shown or ShownKeys()).result(), None
         if sql_rows and rows is not None:
-            shown = read_expected(sql_rows, rows.schema)
-            found = replace(found, sql=diff_tables(shown, rows, found.key, limit=0))
-        yield found
+            sql = diff_tables(read_expected(sql_rows, rows.schema), rows, found.key, limit=0)
+        yield _judged(found, sql)
         shutil.rmtree(replays.work, ignore_errors=True)
 
 
-def finding(kind: str, metadata: Metadata | None = None, details: str = "", **attributes: Any) -> Finding:  # noqa: ANN401 - as of `Finding`
+def _judged(found: ComparedTable, sql: Difference | None = None) -> ComparedTable:
+    """The same with what SQL shows, and where a difference is."""
+    in_delta, in_sql = found.verdict == "different", sql is not None and not sql.equal
+    place = "both" if in_delta and in_sql else "delta" if in_delta else "sql" if in_sql else None
+    return structs.replace(found, differs_in=place, sql=sql and SqlRows(sql.equal, sql.counts, sql.columns))
+
+
+def finding(kind: str, metadata: Metadata | None = None, details: str = "", **attributes: Any) -> ComparedDifference:  # noqa: ANN401 - as of the class
     """A finding of a kind, with its rule for the table's kind of files."""
     cause = causes()[kind]
     rule = cause.get("text_rule", cause["rule"]) if metadata and metadata.is_text else cause["rule"]
-    return Finding(kind, rule, cause["message"] + details, cause.get("help", ""), **attributes)
+    return ComparedDifference(kind, rule, cause["message"] + details, cause.get("help"), **attributes)
 
 
 @dataclass(frozen=True)
@@ -212,11 +171,9 @@ class _Sides:
         return np.unique(np.concatenate(parts))
 
     @property
-    def counts(self) -> Mapping[str, int]:
+    def counts(self) -> RowCounts:
         found = self.matched
-        return dict(
-            zip(ROWS, (found.equal_rows, *map(len, (found.missing, found.unexpected, found.first))), strict=True)
-        )
+        return RowCounts(found.equal_rows, *map(len, (found.missing, found.unexpected, found.first)))
 
     @classmethod
     def of(cls, replay: FolderRun, theirs: pa.Table, metadata: Metadata, order: Order, *, is_partial: bool) -> _Sides:
@@ -262,7 +219,9 @@ class _Sampled:
 class _Comparison:
     """Fabric's rows, None without a table, against replays; `processed` is how many rows Fabric says it has applied."""
 
-    def __init__(self, replays: FolderRuns, theirs: pa.Table | None, processed: int | None, limit: int) -> None:
+    def __init__(
+        self, replays: FolderRuns, theirs: pa.Table | None, processed: int | None, limit: int, shown: ShownKeys
+    ) -> None:
         files = listing_of(ZoneView(replays.view, replays.others), replays.config, replays.name)
         self._files, self._metadata = files.files, files.usable or Metadata()
         is_numbered = self._metadata.strategy is Strategy.SEQUENTIAL
@@ -270,27 +229,29 @@ class _Comparison:
         self._is_partial = any(number > 1 for number in first.values())  # Fabric deletes files a week after applying
         first_file: Literal["1", "lowest"] = "lowest" if self._is_partial else replays.config.first_file
         self._replays = replace(replays, config=replace(replays.config, first_file=first_file))
-        self._theirs, self._processed, self._limit = theirs, processed, limit
+        self._theirs, self._processed, self._limit, self._shown = theirs, processed, limit, shown
 
-    def result(self) -> TableComparison:
+    def result(self) -> ComparedTable:
         """Compare with all files, then without the newest ones, while that explains more."""
         replay = self._replays.all_rows()
         state, paths = replay.status.state, [file.path for file in replay.files]
         diagnostic = state.diagnostic if isinstance(state, Halted | Unconfigured) else None
-        result = TableComparison(self._replays.name, "equal", state.code, diagnostic, files=len(paths))
+        name, schema = self._replays.name, self._replays.config.delta_default_schema
+        halt = (diagnostic.code, diagnostic.coded_message) if diagnostic else (None, None)
+        result = ComparedTable.of(name, name.delta_folder(schema), "equal", state.code, *halt, (), False, len(paths))
         if self._theirs is None or replay.rows is None:
-            return self._one_side(result, replay)
+            return self._one_side(result, replay, diagnostic)
         if not replay.status.pending_files and (self._processed or 0) > replay.status.rows_processed:
             self._is_partial = True
         sides = self._nearest(replay, self._theirs)
         findings, not_traced = self._findings(sides, self._sampled(sides, sides.order))
-        return replace(
+        return structs.replace(
             result,
             verdict="different" if findings else "not_yet" if sides.order.hidden else "equal",
             key=sides.keys,
             is_partial=self._is_partial,
-            not_yet=tuple(path for path in paths if path in sides.order.hidden),
-            late=tuple(path for path in paths if path in sides.order.times),
+            not_yet=tuple(self._shown.path(path) for path in paths if path in sides.order.hidden),
+            late=tuple(self._shown.path(path) for path in paths if path in sides.order.times),
             counts=sides.counts,
             findings=tuple(sorted(findings, key=lambda found: -found.count)),
             not_traced=not_traced,
@@ -324,19 +285,19 @@ class _Comparison:
             keys += self._sampled(other, base.order)  # a prefix has to explain these, too
         return nearest
 
-    def _one_side(self, result: TableComparison, replay: FolderRun) -> TableComparison:
+    def _one_side(self, result: ComparedTable, replay: FolderRun, diagnostic: Diagnostic | None) -> ComparedTable:
         """The result where Fabric or the replay has no table."""
         if self._theirs is None and not any(self._replays.is_archived(file.path) for file in self._files):
-            paths = tuple(file.path for file in replay.files)
-            return replace(result, verdict="not_yet" if paths else "equal", not_yet=paths)
+            paths = tuple(self._shown.path(file.path) for file in replay.files)
+            return structs.replace(result, verdict="not_yet" if paths else "equal", not_yet=paths)
         rows = self._theirs if replay.rows is None else replay.rows
         total = 0 if rows is None else rows.num_rows
-        counts = {**result.counts, "missing" if self._theirs is None else "unexpected": total}
+        counts = RowCounts(0, total, 0, 0) if self._theirs is None else RowCounts(0, 0, total, 0)
         if self._theirs is not None and (not self._files or result.state == Unconfigured.code):
-            return replace(result, verdict="unknown", counts=counts)
+            return structs.replace(result, verdict="unknown", counts=counts)
         kind = "table_missing" if self._theirs is None else "no_file"
-        found = self._rejected(result.diagnostic, total) or finding(kind, count=total)
-        return replace(result, verdict="different", counts=counts, findings=(found,))
+        found = self._rejected(diagnostic, total) or finding(kind, count=total)
+        return structs.replace(result, verdict="different", counts=counts, findings=(found,))
 
     def _late(self, sides: _Sides) -> Order | None:
         """The order with one more late file; None if numbers order files, or if that explains nothing."""
@@ -396,7 +357,7 @@ class _Comparison:
                 found[place].changes.append(replace(each, change=replace(each.change, row=row)))
         return [key for key in found.values() if not same_rows(key.ours, key.theirs)]
 
-    def _findings(self, sides: _Sides, sampled: Sequence[_Sampled]) -> tuple[list[Finding], int]:
+    def _findings(self, sides: _Sides, sampled: Sequence[_Sampled]) -> tuple[list[ComparedDifference], int]:
         """What explains the differences, and how many keys were not looked at."""
         found = [self._of_column(sides, *wrong) for wrong in sides.columns]
         if not sampled:
@@ -411,30 +372,30 @@ class _Comparison:
             return [*found, *of_cells, *more], not_traced
         state = sides.replay.status.state
         rejected = self._rejected(state.diagnostic, 0) if isinstance(state, Halted) else None
-        groups: defaultdict[tuple[str, str | None, str], list[FoundKey]] = defaultdict(list)
+        groups: defaultdict[tuple[str, str | None, str], list[ComparedKey]] = defaultdict(list)
         for key, guess in causes:
             is_behind = rejected and guess.kind in {"other", "no_file"}
             cause = ("rejected_here", None, "") if is_behind else guess[:3]
-            groups[cause].append(FoundKey(key.values, guess.file, guess.row))
+            groups[cause].append(self._key(key.values, guess.file, guess.row))
         counted = 0
         for (kind, file, other), keys in groups.items():
             whole = last.keys_of(file, other) if kind in WHOLE_FILE and file else sides.differing[:0]
             total = max(len(keys), len(np.intersect1d(whole, sides.differing)))
             counted += total
             base = rejected if kind == "rejected_here" else None
-            base = base or finding(kind, self._metadata, file=file, other_file=other or None)
-            found.append(replace(base, count=total, keys=tuple(keys[: self._limit])))
+            base = base or self._finding(kind, file, other_file=self._path(other or None))
+            found.append(structs.replace(base, count=total, keys=tuple(keys[: self._limit])))
         return found, max(len(sides.differing) - counted, 0)
 
-    def _of_column(self, sides: _Sides, kind: str, column: str, details: str) -> Finding:
+    def _of_column(self, sides: _Sides, kind: str, column: str, details: str) -> ComparedDifference:
         """A column that Fabric's table lacks, has of another type, or has alone; its file is the first that has it."""
         rows, files = sides.replay.rows, sides.replay.files
         file = next((file.path for file in files if folded(column) in map(folded, file.columns)), None)
         cells = rows.column(column) if rows is not None and column in rows.column_names else pa.nulls(0)
         total = len(cells) - cells.null_count
-        return finding(kind, self._metadata, details, file=file, column=column, count=total)
+        return self._finding(kind, file, details, column=column, count=total)
 
-    def _of_cells(self, sides: _Sides, unclear: Hashes, last: LastChanges) -> tuple[list[Finding], pa.Table]:
+    def _of_cells(self, sides: _Sides, unclear: Hashes, last: LastChanges) -> tuple[list[ComparedDifference], pa.Table]:
         """Causes for differing cells that no change explains, and Fabric's table with these cells corrected."""
         first, second, theirs, found = sides.matched.first, sides.matched.second, sides.theirs, []
         pairs = row_hashes(sides.ours.select(sides.names).take(second), sides.names)
@@ -454,10 +415,10 @@ class _Comparison:
             at = at[every[1]]
             shown, places = at[: self._limit], [last.of(number) for number in pairs[at[: self._limit]].tolist()]
             rows = plain_rows(sides.ours.select(sides.names).take(second[shown]))
-            keys = [FoundKey(row, *(place or (None, None))) for row, place in zip(rows, places, strict=True)]
-            files = {key.file for key in keys}
-            file = keys[0].file if len(files) == 1 and len(keys) == len(at) else None
-            found.append(finding(cause[0], self._metadata, file=file, column=column, count=len(at), keys=tuple(keys)))
+            keys = tuple(self._key(row, *(place or (None, None))) for row, place in zip(rows, places, strict=True))
+            files = {place[0] if place else None for place in places}
+            file = files.pop() if len(files) == 1 and len(keys) == len(at) else None
+            found.append(self._finding(cause[0], file, column=column, count=len(at), keys=keys))
             mask = np.zeros(theirs.num_rows, np.bool_)
             mask[first[at]] = True
             mended = pc.replace_with_mask(
@@ -466,13 +427,22 @@ class _Comparison:
             theirs = theirs.set_column(theirs.column_names.index(column), column, mended)
         return found, theirs
 
-    def _rejected(self, diagnostic: Diagnostic | None, count: int) -> Finding | None:
+    def _rejected(self, diagnostic: Diagnostic | None, count: int) -> ComparedDifference | None:
         """A finding if Fabric continued where the replay halts."""
         if diagnostic is None:
             return None
         file = diagnostic.path.removeprefix(f"{self._replays.name.folder}/")
-        found = finding("rejected_here", details=f": {diagnostic.coded_message}", file=file, count=count)
-        return replace(found, rule=diagnostic.rules[0])
+        found = self._finding("rejected_here", file, f": {diagnostic.coded_message}", count=count)
+        return structs.replace(found, rule=diagnostic.rules[0])
+
+    def _finding(self, kind: str, file: str | None, details: str = "", **attributes: Any) -> ComparedDifference:  # noqa: ANN401 - as of the class
+        return finding(kind, self._metadata, details, file=self._path(file), **attributes)
+
+    def _key(self, values: Row, file: str | None, row: int | None) -> ComparedKey:
+        return ComparedKey(self._shown.key(values), self._path(file), row)
+
+    def _path(self, file: str | None) -> str | None:
+        return file and self._shown.path(file)
 
 
 def _causes(sides: _Sides, sampled: Sequence[_Sampled], last: LastChanges) -> list[tuple[_Sampled, Guess]]:
