@@ -75,7 +75,7 @@ class Acting(Script):
 
 
 def faulty(port, script):
-    """The same `Storage` or `DeltaWriter`, whose calls fail as the script says; `close` never fails."""
+    """The same `Storage`, `DeltaWriter` or `Files`, whose calls fail as the script says; `close` never fails."""
     return _Faulty(port, script)
 
 

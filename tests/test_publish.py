@@ -25,6 +25,7 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.identity import DefaultAzureCredential
 from azure.storage.filedatalake import FileSystemClient, LinearRetry
 from obstore.store import LocalStore
+from scripted_faults import Acting, Failing, Fault, Script, faulty
 from sessions import steps
 from store_servers import ACCOUNT, AZURITE_KEY, ONE_BY_DAY
 
@@ -38,7 +39,14 @@ from mirror_engine.publish import MARKER, Conflict, Folder, LandingZone, Refused
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from mirror_engine.testing.mirror import MirrorInTest
-from mirror_engine.testing.scenarios import SimulatedCrash, Source, check_publisher, row_problems
+from mirror_engine.testing.scenarios import (
+    FaultKind,
+    FaultyFiles,
+    SimulatedCrash,
+    Source,
+    check_publisher,
+    row_problems,
+)
 
 HOW_TO = Path(__file__).parents[1] / "docs/how-to/write-a-publisher.md"
 ORDERS = [{"id": 1, "city": "Linz"}, {"id": 2, "city": "Wels"}]
@@ -56,10 +64,10 @@ def in_memory(tmp_path):
         yield mirror
 
 
-def mirror_of(root, **options):
+def mirror_of(root):
     """The mirror of a ROOT whose zone is empty so far."""
     (root / ZONE).mkdir(parents=True)
-    return MirrorInTest(root, writer=MemoryDeltaWriter(), **options)
+    return MirrorInTest(root, writer=MemoryDeltaWriter())
 
 
 def rows_of(mirror, name="Orders"):
@@ -127,15 +135,11 @@ class Crashing(Folder):
         self._call(partial(super().delete, path))
 
     def _call(self, act):
-        for acts in ((), (act,)):
+        for each in (act, lambda: None):
             self.left -= 1
             if self.left == 0:
                 raise SimulatedCrash
-            for each in acts:
-                each()
-        self.left -= 1
-        if self.left == 0:
-            raise SimulatedCrash
+            each()
 
 
 @pytest.mark.slow
@@ -159,7 +163,7 @@ def test_crash_at_every_call_loses_and_doubles_no_row(tmp_path, loads):
             publish_source(source, Folder(tmp_path / ZONE), {}, file_bytes=1)
             assert row_problems(source, rows_of(mirror)) == [], f"crash at call {at}"
             assert uploads(tmp_path) == []
-    assert at > 15
+    assert at > 10
 
 
 def shop(folder):
@@ -611,13 +615,10 @@ def test_metadata_of_another_table_is_refused(landing, content, error, message):
 
 
 def test_metadata_of_two_publishers_at_once_is_a_conflict(tmp_path):
-    class Raced(Folder):
-        def create(self, path, content):
-            self.write(path, b'{"keyColumns": ["key"]}')
-            super().create(path, content)
-
+    folder = Folder(tmp_path)
+    other = partial(folder.write, "Orders/_metadata.json", b'{"keyColumns": ["key"]}')
     with pytest.raises(Conflict):
-        LandingZone(Raced(tmp_path)).table("Orders", keys=["id"])
+        LandingZone(faulty(folder, Acting("create", other))).table("Orders", keys=["id"])
     assert json.loads((tmp_path / "Orders/_metadata.json").read_bytes()) == {"keyColumns": ["key"]}
 
 
@@ -654,27 +655,15 @@ def test_names_that_no_table_can_have_are_those_of_the_mirror():
     assert [publish._fault_of(name) for name in names] == faults
 
 
-class Noting(Folder):
-    """Notes which files appear, in order."""
-
-    def __init__(self, path):
-        super().__init__(path)
-        self.created = []
-
-    def create(self, path, content):
-        super().create(path, content)
-        self.created.append(path)
-
-
 def test_metadata_and_partner_events_land_before_data(tmp_path):
-    files = Noting(tmp_path)
+    files = faulty(Folder(tmp_path), script := Script())
     landing = LandingZone(files, partner="Acme.Sync", source={"sourceType": "SQLite"})
     with landing.table("Sales.Orders", keys=["id"]) as table:
         table.upsert(ORDERS)
     folder = "Sales.schema/Orders"
-    assert files.created == ["_partnerEvents.json", f"{folder}/_metadata.json", f"{folder}/{file(1)}"]
+    created = ["_partnerEvents.json", f"{folder}/_metadata.json", f"{folder}/{file(1)}"]
     LandingZone(files, partner="Acme.Sync", source={"sourceType": "SQLite"})
-    assert len(files.created) == 3
+    assert [call for call in script.calls if "create" in call] == [f"create {path}" for path in created]
     LandingZone(files, partner="Acme.Shop")
     assert json.loads(files.read("_partnerEvents.json"))["partnerName"] == "Acme.Shop"
 
@@ -742,20 +731,6 @@ def test_newest_file_that_is_not_whole_is_refused(landing, content, code):
         landing.table("Orders", keys=["id"])
 
 
-class Meanwhile(Folder):
-    """Lets something happen before the first change file lands."""
-
-    def __init__(self, path, act):
-        super().__init__(path)
-        self.act = act
-
-    def create(self, path, content):
-        if path.endswith(".parquet"):
-            act, self.act = self.act, lambda: None
-            act()
-        super().create(path, content)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("is_under_way", [False, True], ids=["before", "meanwhile"])
 @pytest.mark.parametrize("files", [1, 2])  # of two, the mirror archives the first: its name is free again
@@ -766,8 +741,8 @@ def test_file_of_another_publisher_is_a_conflict(tmp_path, in_memory, files, is_
                 other.upsert({"id": number, "city": "Linz"})
         in_memory.sync_until_caught_up()
 
-    zone = Meanwhile(tmp_path / ZONE, publish_elsewhere if is_under_way else lambda: None)
-    table = LandingZone(zone).table("Orders", keys=["id"])
+    meanwhile = Acting("create .*parquet", publish_elsewhere if is_under_way else None)
+    table = LandingZone(faulty(Folder(tmp_path / ZONE), meanwhile)).table("Orders", keys=["id"])
     table.upsert({"id": 7, "city": "Wels"})
     if not is_under_way:
         publish_elsewhere()
@@ -802,62 +777,29 @@ def test_recreate_that_fails_lands_no_former_rows(landing, monkeypatch):
     assert table.flush().files == ()
 
 
-class Answers(Folder):
-    """Fails at the first rename of a change file, once it is done or before."""
-
-    is_done, has_failed = True, False
-
-    def rename(self, source, target):
-        fails = not self.has_failed and target.endswith(".parquet")
-        if fails and not self.is_done:
-            self.has_failed = True
-            raise TimeoutError
-        super().rename(source, target)
-        if fails:
-            self.has_failed = True
-            raise TimeoutError
-
-
 def test_lost_answer_is_no_failure_and_a_lost_request_is_flushed_again(tmp_path):
-    files = Answers(tmp_path)
-    table = LandingZone(files).table("Orders", keys=["id"])
+    table = LandingZone(FaultyFiles(tmp_path, FaultKind.LOST_ANSWER)).table("Orders", keys=["id"])
     table.upsert(ORDERS)
     assert table.flush().files == (f"Orders/{file(1)}",)
-    files.is_done, files.has_failed = False, False
+    files = FaultyFiles(tmp_path, FaultKind.REFUSED)
+    table = LandingZone(files).table("Orders", keys=["id"])
     table.upsert(ORDERS)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(ConnectionRefusedError):
         table.flush(7)
     assert files.list("Orders") == [file(1), "_metadata.json"]  # no temporary file is left
     assert table.flush(7) == ((f"Orders/{file(2)}",), 2, 7)
 
 
-class Away(Folder):
-    """Does what it is told to, but the caller only sees that the connection broke, and stays away for a while."""
-
-    is_away = False
-
-    def create(self, path, content):
-        super().create(path, content)
-        self._answer()
-
-    def read(self, path):
-        self._answer()
-        return super().read(path)
-
-    def _answer(self):
-        if self.is_away:
-            raise ConnectionResetError
-
-
 def test_lost_answer_followed_by_more_rows_is_no_conflict(tmp_path, in_memory):
-    files = Away(tmp_path / ZONE)
-    table = LandingZone(files).table("Orders", keys=["id"])
+    away = Failing("create|read", ConnectionResetError, fault=Fault.LOST_ANSWER)
+    away.is_over = True
+    table = LandingZone(faulty(Folder(tmp_path / ZONE), away)).table("Orders", keys=["id"])
     table.insert({"id": 1, "city": "Linz"})
-    files.is_away = True
+    away.is_over = False
     with pytest.raises(ConnectionResetError):
         table.flush(7)
     assert table.position is None
-    files.is_away = False
+    away.is_over = True
     table.insert({"id": 2, "city": "Wels"})
     assert table.flush(8) == ((f"Orders/{file(1)}", f"Orders/{file(2)}"), 2, 8)
     assert rows_of(in_memory) == ORDERS
@@ -1009,13 +951,8 @@ def test_wait_for_an_empty_table_ends_once_it_is_there(landing, tmp_path):
 
 
 def test_wait_without_the_former_count_is_refused(tmp_path):
-    class Alone(Folder):
-        def read(self, path):
-            if path.startswith(".."):
-                raise PermissionError(path)
-            return super().read(path)
-
-    table = LandingZone(Alone(tmp_path)).table("Orders", keys=["id"])
+    alone = faulty(Folder(tmp_path), Failing(r"read \.\.", PermissionError))
+    table = LandingZone(alone).table("Orders", keys=["id"])
     table.insert(ORDERS)
     assert table.flush(1).rows == 2
     with pytest.raises(RuntimeError, match=r"a table that began while tables\.json could not be read; recreate\(\)"):
