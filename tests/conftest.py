@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -106,6 +107,30 @@ def lake(tmp_path):
     from lake import Lake  # noqa: PLC0415 - most tests need no Delta table
 
     return Lake(tmp_path / "lake", files=2)
+
+
+class Printed(NamedTuple):
+    """Output and exit code of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run a command line; pytest must see no exception, whatever happens in it. Its JSON is that of its schema."""
+    from json_schemas import check  # noqa: PLC0415 - most tests run no command
+
+    from mirror_engine.cli.main import main  # noqa: PLC0415 - as above
+
+    def run(*words):
+        code = main([str(word) for word in words])
+        printed = Printed(code, *capsys.readouterr())
+        check(printed.out, printed.err)
+        return printed
+
+    return run
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from mirror_engine import mirror
-from mirror_engine.cli.main import main
 from mirror_engine.config import Config
 from mirror_engine.display import MAX_CELL
 from mirror_engine.mirror import Mirror
@@ -70,10 +69,8 @@ def test_show_reads_few_large_rows_at_once(root, monkeypatch):
 
 
 @pytest.mark.slow
-def test_long_text_is_cut_with_its_length_but_not_in_json(root, capsys):
-    assert main(["show", "Notes", "-C", str(root), "--limit", "1"]) == 0
-    printed = capsys.readouterr().out
-    assert f" {'y' * MAX_CELL}… (5,000 characters) " in printed
-    assert main(["show", "Notes", "-C", str(root), "--limit", "1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"][0]["text"] == "y" * 5_000
+def test_long_text_is_cut_with_its_length_but_not_in_json(root, cli):
+    words = ("show", "Notes", "-C", root, "--limit", "1")
+    assert f" {'y' * MAX_CELL}… (5,000 characters) " in cli(*words).out
+    assert json.loads(cli(*words, "--json").out)["rows"][0]["text"] == "y" * 5_000
     assert "… (5,000 characters)" in Mirror(root).show("Notes", limit=1)._repr_html_()

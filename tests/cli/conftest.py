@@ -1,18 +1,16 @@
-"""A shop: a ROOT with a publisher and the reference writer, and the command line as a function."""
+"""A shop: a ROOT with a publisher and the reference writer; and what a terminal shows."""
 
 from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from json_schemas import check
 from rich.console import Console
 from scripted_faults import Fault, Script, faulty
 
-from mirror_engine.cli.main import main
 from mirror_engine.landing_zone.layout import HISTORY
 from mirror_engine.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
@@ -44,14 +42,6 @@ class Sales:
         self.orders.upsert({"Id": 3, "Name": "three"})
 
 
-class Printed(NamedTuple):
-    """Output and exit code of a command."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def sales(tmp_path, monkeypatch):
     writer = MemoryDeltaWriter()
@@ -70,19 +60,6 @@ def sales(tmp_path, monkeypatch):
     orders.initial_load({"Id": 1, "Name": "one"}, {"Id": 2, "Name": "two"})
     items.insert({"Id": 7, "Name": "[red]seven[/red]"}, {"Id": 8, "Name": None})
     return Sales(root, writer, publisher, orders, items, faults)
-
-
-@pytest.fixture
-def cli(capsys):
-    """Run a command line; pytest must see no exception, whatever happens in it. Its JSON is that of its schema."""
-
-    def run(*words):
-        code = main([str(word) for word in words])
-        printed = Printed(code, *capsys.readouterr())
-        check(printed.out, printed.err)
-        return printed
-
-    return run
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from shop import SharedMemoryWriter
 from store_publisher import everything
 
 from mirror_engine import Config
-from mirror_engine.cli.main import main
 from mirror_engine.errors import UnknownTable
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES, ZONE
 from mirror_engine.mirror import Mirror
@@ -536,15 +535,10 @@ def dropping(ids):
     return of_table
 
 
-def run(capsys, *words):
-    code = main([str(word) for word in words])
-    return code, *capsys.readouterr()
-
-
-def test_the_report_has_no_value_of_a_row(fabric, capsys):
+def test_the_report_has_no_value_of_a_row(fabric, cli):
     fabric.plant(lambda rows: [*rows, order(10, "Secret City", Amount=Decimal("8675.30"))])
-    text = run(capsys, "compare", fabric.root)
-    document = run(capsys, "compare", fabric.root, "--json")
+    text = cli("compare", fabric.root)
+    document = cli("compare", fabric.root, "--json")
     assert text[0] == document[0] == 3
     assert "LZ-4.1" in text[1]
     for words in (*text[1:], *document[1:]):
@@ -553,28 +547,28 @@ def test_the_report_has_no_value_of_a_row(fabric, capsys):
     assert key == {"digest": key["digest"], "file": name(5), "row": 1}
     assert len(key["digest"]) == 12
     assert key["digest"] in text[1]
-    code, _, error = run(capsys, "compare", fabric.root, "--show-keys")
+    code, _, error = cli("compare", fabric.root, "--show-keys")
     assert (code, "on a terminal only" in error) == (2, True)
 
 
-def test_partition_values_in_paths_are_digests(tmp_path, capsys):
+def test_partition_values_in_paths_are_digests(tmp_path, cli):
     fabric = Fabric(tmp_path / "root")
     table = fabric.publisher.table("Visits", keys=["id"], types={"id": pa.int64()}, partitioned=True)
     for number in (1, 2):
         table.insert({"id": number}, partition="patient=Huber")
     fabric.mirror()
     fabric.plant(lambda rows: rows[:1], "dbo/Visits")
-    code, out, _ = run(capsys, "compare", fabric.root, "--json")
+    code, out, _ = cli("compare", fabric.root, "--json")
     assert (code, "Huber" in out, "patient=" in out) == (3, False, True)
-    assert "Huber" not in run(capsys, "compare", fabric.root)[1]
+    assert "Huber" not in cli("compare", fabric.root)[1]
 
 
-def test_it_ends_with_0_where_all_are_equal_and_with_2_without_a_zone(fabric, tmp_path, capsys):
-    assert run(capsys, "compare", fabric.root)[0] == 0
+def test_it_ends_with_0_where_all_are_equal_and_with_2_without_a_zone(fabric, tmp_path, cli):
+    assert cli("compare", fabric.root)[0] == 0
     (tmp_path / "empty").mkdir()
-    assert run(capsys, "compare", tmp_path / "empty")[0] == 2
+    assert cli("compare", tmp_path / "empty")[0] == 2
     before = sorted((str(path), path.stat().st_mtime_ns) for path in fabric.root.rglob("*"))
-    run(capsys, "compare", fabric.root)
+    cli("compare", fabric.root)
     assert sorted((str(path), path.stat().st_mtime_ns) for path in fabric.root.rglob("*")) == before
 
 
@@ -593,18 +587,18 @@ def stored(fabric, s3_server):
         yield stored
 
 
-def test_in_a_store_a_zone_is_pulled_and_compared_and_nothing_is_written(fabric, stored, capsys):
+def test_in_a_store_a_zone_is_pulled_and_compared_and_nothing_is_written(fabric, stored, cli):
     url = stored()
     before = everything(url)
-    assert run(capsys, "compare", url, "--max-download", "10B")[0] == 2
-    code, out, error = run(capsys, "compare", url)
-    assert (code, out) == (0, run(capsys, "compare", fabric.root)[1]), error
+    assert cli("compare", url, "--max-download", "10B")[0] == 2
+    code, out, error = cli("compare", url)
+    assert (code, out) == (0, cli("compare", fabric.root)[1]), error
     here = fabric.root.parent / "here"
-    assert run(capsys, "pull", url, here)[0] == 0
+    assert cli("pull", url, here)[0] == 0
     assert len(list((here / ZONE / "Orders").glob("*.parquet"))) == 6
     assert everything(url) == before
     fabric.plant(adding(order(10)))
     stored(TABLES)
-    code, out, _ = run(capsys, "compare", url, "Orders", "--json")
+    code, out, _ = cli("compare", url, "Orders", "--json")
     (finding,) = json.loads(out)["tables"][0]["findings"]
     assert (code, finding["kind"], finding["rule"], finding["file"]) == (3, "lost_delete", "LZ-4.1", name(5))

@@ -15,7 +15,6 @@ from deltalake import write_deltalake
 from starlette.testclient import TestClient
 
 from mirror_engine import Config
-from mirror_engine.cli.main import main
 from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.mirror import Mirror
@@ -240,21 +239,16 @@ def test_only_a_mirrored_database_in_onelake_has_a_table_api(place):
         ApiTables.at(parse_url(place) or local_folder(place), lambda _: None)
 
 
-def run(capsys, *words):
-    code = main([str(word) for word in words])
-    return code, *capsys.readouterr()
-
-
-def test_the_report_says_that_sql_alone_differs(database, capsys):
+def test_the_report_says_that_sql_alone_differs(database, cli):
     shown = ("compare", database.root, "sell.Orders", "--sql-rows", database.sql(*OLD))
-    code, text, error = run(capsys, *shown)
+    code, text, error = cli(*shown)
     assert (code, error) == (3, "")
     assert "sell.Orders: equal" in text
     assert "SQL: alone differs, Delta does not: 1 missing, 0 unexpected, 1 different; 0 equal rows" in " ".join(
         text.split()
     )
     assert "refresh the metadata of the SQL endpoint" in text
-    document = json.loads(run(capsys, *shown, "--json")[1])
+    document = json.loads(cli(*shown, "--json")[1])
     [table] = document["tables"]
     assert (document["equal"], document["through"], table["verdict"], table["differs_in"]) == (
         False,
@@ -266,17 +260,17 @@ def test_the_report_says_that_sql_alone_differs(database, capsys):
     assert "Graz" not in json.dumps(document)
 
 
-def test_the_report_says_that_a_difference_is_in_delta(database, capsys):
+def test_the_report_says_that_a_difference_is_in_delta(database, cli):
     database.plant((1, "Linz"))
-    code, text, _ = run(capsys, "compare", database.root, "sell.Orders", "--sql-rows", database.sql((1, "Linz")))
+    code, text, _ = cli("compare", database.root, "sell.Orders", "--sql-rows", database.sql((1, "Linz")))
     assert code == 3
     assert "SQL: shows the rows of Delta: the difference is in Delta" in " ".join(text.split())
 
 
-def test_a_column_that_sql_lacks_is_a_difference(database, capsys):
+def test_a_column_that_sql_lacks_is_a_difference(database, cli):
     path = database.sql(*NEW)
     pa.csv.write_csv(rows(*NEW).select(["Id"]), path)
-    code, text, _ = run(capsys, "compare", database.root, "sell.Orders", "--sql-rows", path)
+    code, text, _ = cli("compare", database.root, "sell.Orders", "--sql-rows", path)
     assert (code, "lacks the columns City" in text) == (3, True)
 
 

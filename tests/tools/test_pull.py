@@ -14,7 +14,6 @@ import pytest
 from scripted_faults import Acting, Failing, Script, faulty
 from shop import TYPES, Shop, name, row
 
-from mirror_engine.cli.main import main
 from mirror_engine.engine.lock import lock_root
 from mirror_engine.errors import ConcurrentModification, RootLocked, StorageUnavailable, UnknownTable, UsageError
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
@@ -255,27 +254,26 @@ def test_it_refuses_other_folders_and_sources(origin, tmp_path):
         pull(origin, here)
 
 
-def test_a_refused_pull_leaves_nothing(origin, tmp_path, capsys, monkeypatch):
+def test_a_refused_pull_leaves_nothing(origin, tmp_path, cli, monkeypatch):
     monkeypatch.setattr("sys.stdin", None, raising=False)
     for words in (["--max-download", "1B"], ["--table", "Nothing"]):
         monkeypatch.setattr("sys.stdin", io.StringIO())
-        assert main(["pull", str(origin.root), str(tmp_path / "here"), *words]) == 2
+        assert cli("pull", origin.root, tmp_path / "here", *words).code == 2
         assert not (tmp_path / "here").exists()
-    capsys.readouterr()
 
 
-def test_a_pulled_copy_is_not_compared(origin, tmp_path, capsys, monkeypatch):
+def test_a_pulled_copy_is_not_compared(origin, tmp_path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["pull", "source", "here"]) == 0
-    assert main(["compare", "here"]) == 2
+    assert cli("pull", "source", "here").code == 0
+    refused = cli("compare", "here")
     expected = f"here has no tables of Fabric\n  help: Compare the URL it was pulled from: {origin.root}."
-    assert expected in capsys.readouterr().err
+    assert (refused.code, expected in refused.err) == (2, True)
     monkeypatch.chdir(tmp_path / "here")
-    assert main(["pull", "../source", "."]) == 0
+    assert cli("pull", "../source", ".").code == 0
     shutil.rmtree(tmp_path / "here/.mirror-engine")
     shutil.rmtree(tmp_path / "here/Tables")
-    assert main(["compare", "."]) == 2
-    assert "Give the URL of the mirrored database" in capsys.readouterr().err
+    refused = cli("compare", ".")
+    assert (refused.code, "Give the URL of the mirrored database" in refused.err) == (2, True)
 
 
 def test_the_staging_folder_and_links_are_left_out(origin, tmp_path):
