@@ -22,21 +22,22 @@ from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 
-def delete(shop):
-    shop.publisher.remove("Items")
+ITEMS = {"Id": pa.int64(), "Name": pa.string()}
 
 
-def delete_all(shop):
-    for path in ("Items", "Sales.schema"):
-        shop.publisher.remove(path)
+def delete(*paths):
+    return lambda shop: [shop.publisher.remove(path) for path in paths]
+
+
+def rename(folder, target):
+    return lambda shop: (shop.root / ZONE / folder).rename(shop.root / ZONE / target)
 
 
 def recreate(shop):
     """Land the folder again, with its metadata alone."""
     metadata = (shop.root / ZONE / "Items/_metadata.json").read_bytes()
     shop.publisher.remove("Items")
-    (shop.root / ZONE / "Items").mkdir()
-    (shop.root / ZONE / "Items/_metadata.json").write_bytes(metadata)
+    shop.publisher.put("Items/_metadata.json", metadata)
 
 
 def recreate_with_files(shop):
@@ -47,41 +48,9 @@ def recreate_with_files(shop):
 
 def replace_by_another(shop):
     """Put the folder of a new table in its place."""
-    zone = shop.root / ZONE
     shop.publisher.table("Goods", keys=["Id"], types=ITEMS).insert({"Id": 1, "Name": "one"})
     shop.publisher.remove("Items")
-    (zone / "Goods").rename(zone / "Items")
-
-
-def rename(shop):
-    """The new name is a new table, whose change files begin where the former one's were left."""
-    (shop.root / ZONE / "Items").rename(shop.root / ZONE / "Goods")
-
-
-def delete_schema(shop):
-    shop.publisher.remove("Sales.schema")
-
-
-def rename_schema(shop):
-    (shop.root / ZONE / "Sales.schema").rename(shop.root / ZONE / "Store.schema")
-
-
-def make_schema_a_table(shop):
-    """The schema folder's ending is gone: a table folder with a folder in it."""
-    (shop.root / ZONE / "Sales.schema").rename(shop.root / ZONE / "Sales")
-
-
-def remove_metadata(shop):
-    (shop.root / ZONE / "Items/_metadata.json").unlink()
-
-
-def halt(shop):
-    shop.halt()
-
-
-def resume(shop):
-    for file in (shop.root / ZONE / "Items").glob("*2.parquet"):
-        file.unlink()
+    rename("Goods", "Items")(shop)
 
 
 def lose_ledger(shop):
@@ -105,56 +74,28 @@ def update(shop):
     shop.items.upsert({"Id": 9, "Name": "nine"})
 
 
-ITEMS = {"Id": pa.int64(), "Name": pa.string()}
+def dropped(act, reason, *tables):
+    words = {"removed": "Delta table removed by others"}.get(reason, f"folder {reason}")
+    text = f"Dropped {len(tables)} table{'s' * (len(tables) > 1)} ({words}): {', '.join(tables)}."
+    return act, (), [(table, "dropped", reason, 0) for table in tables], text
+
+
 # what is done, the options of `sync`, and the changes: table, kind, reason and files
 CASES = {
-    "deleted": (delete, (), [("Items", "dropped", "deleted", 0)], "Dropped 1 table (folder deleted): Items."),
-    "all deleted": (
-        delete_all,
-        (),
-        [("Items", "dropped", "deleted", 0), ("Sales.Orders", "dropped", "deleted", 0)],
-        "Dropped 2 tables (folder deleted): Items, Sales.Orders.",
-    ),
-    "recreated": (recreate, (), [("Items", "dropped", "recreated", 0)], "Dropped 1 table (folder recreated): Items."),
-    "recreated with files": (
-        recreate_with_files,
-        (),
-        [("Items", "dropped", "recreated", 0)],
-        "Dropped 1 table (folder recreated): Items.",
-    ),
-    "replaced": (
-        replace_by_another,
-        (),
-        [("Items", "dropped", "recreated", 0)],
-        "Dropped 1 table (folder recreated): Items.",
-    ),
-    "renamed": (rename, (), [("Items", "dropped", "deleted", 0)], "Dropped 1 table (folder deleted): Items."),
-    "schema deleted": (
-        delete_schema,
-        (),
-        [("Sales.Orders", "dropped", "deleted", 0)],
-        "Dropped 1 table (folder deleted): Sales.Orders.",
-    ),
-    "schema renamed": (
-        rename_schema,
-        (),
-        [("Sales.Orders", "dropped", "deleted", 0)],
-        "Dropped 1 table (folder deleted): Sales.Orders.",
-    ),
-    "schema no more": (
-        make_schema_a_table,
-        (),
-        [("Sales.Orders", "dropped", "deleted", 0)],
-        "Dropped 1 table (folder deleted): Sales.Orders.",
-    ),
-    "metadata removed": (remove_metadata, (), [("Items", "halted", "ME009", 0)], "Items is halted"),
-    "removed": (
-        remove_table,
-        (),
-        [("Items", "dropped", "removed", 0)],
-        "Dropped 1 table (Delta table removed by others): Items.",
-    ),
-    "halted": (halt, (), [("Items", "halted", "ME023", 0)], "Items is halted"),
+    "deleted": dropped(delete("Items"), "deleted", "Items"),
+    "all deleted": dropped(delete("Items", "Sales.schema"), "deleted", "Items", "Sales.Orders"),
+    "recreated": dropped(recreate, "recreated", "Items"),
+    "recreated with files": dropped(recreate_with_files, "recreated", "Items"),
+    "replaced": dropped(replace_by_another, "recreated", "Items"),
+    # the new name is a new table, whose change files begin where the former one's were left
+    "renamed": dropped(rename("Items", "Goods"), "deleted", "Items"),
+    "schema deleted": dropped(delete("Sales.schema"), "deleted", "Sales.Orders"),
+    "schema renamed": dropped(rename("Sales.schema", "Store.schema"), "deleted", "Sales.Orders"),
+    # without its ending, it is a table folder with a folder in it
+    "schema no more": dropped(rename("Sales.schema", "Sales"), "deleted", "Sales.Orders"),
+    "removed": dropped(remove_table, "removed", "Items"),
+    "metadata removed": (delete("Items/_metadata.json"), (), [("Items", "halted", "ME009", 0)], "Items is halted"),
+    "halted": (lambda shop: shop.halt(), (), [("Items", "halted", "ME023", 0)], "Items is halted"),
     "ledger lost": (
         lose_ledger,
         (),
@@ -169,8 +110,6 @@ CASES = {
     ),
     "archived": (update, ("-v",), [("Items", "files_archived", None, 1)], "Archived 1 applied file of 1 table: Items."),
 }
-
-
 DROPS = {name: case for name, case in CASES.items() if case[2][0][1] == "dropped"}
 
 
@@ -220,9 +159,9 @@ def test_run_logs_a_change_and_reports_it_at_its_end(synced, cli, monkeypatch, c
 
 
 def test_resume_is_reported_in_all_forms(synced, cli):
-    halt(synced)
+    synced.halt()
     assert cli("sync", synced.root).code == 3
-    resume(synced)
+    synced.publisher.remove(f"Items/{2:020}.parquet")
     assert "1 table resumed: Items." in cli("sync", synced.root).out
     kinds = [change.kind for change in recorded_changes(synced.root / HISTORY)]
     assert kinds == ["resumed", "halted"]
@@ -263,9 +202,8 @@ def test_drop_is_said_before_by_status_plan_and_wait(synced, cli, case):
         (plan,) = [each for each in plans if each["table"] == table]
         assert "drop_table" in [step["step"] for step in plan["steps"]]
         if reason == "deleted":
-            (plan,) = json.loads(cli("plan", synced.root, "--drop-delay", "1h", "--json", "--table", table).out)[
-                "tables"
-            ]
+            delayed = cli("plan", synced.root, "--drop-delay", "1h", "--json", "--table", table).out
+            (plan,) = json.loads(delayed)["tables"]
             assert [step["step"] for step in plan["steps"]] == ["mark_folder_missing"]
         assert cli("wait", synced.root, "--table", table, "--timeout", "0.1s").code != 0
     text = cli("status", synced.root).out
@@ -313,7 +251,7 @@ def test_history_of_a_root_without_any_says_so(sales, cli):
 
 
 def test_history_of_a_table_has_its_own_changes(synced, cli):
-    halt(synced)
+    synced.halt()
     cli("sync", synced.root)
     for table, kinds in (("Items", ["halted"]), ("Sales.Orders", [])):
         document = json.loads(cli("history", "-C", synced.root, table, "--json").out)
@@ -335,7 +273,7 @@ def test_history_ends_with_the_number_of_its_lines(synced, cli):
 
 def test_history_that_cannot_be_written_stops_no_table(synced, cli):
     (synced.root / HISTORY).mkdir()
-    delete(synced)
+    delete("Items")(synced)
     assert cli("sync", synced.root).code == 0
     shutil.rmtree(synced.root / ENGINE)
 

@@ -10,9 +10,9 @@ import threading
 
 import pyarrow as pa
 import pytest
+from scripted_faults import Failing, faulty
 
 from mirror_engine.engine import cycle
-from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage import stores
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
@@ -40,13 +40,7 @@ def test_watch_finds_what_is_gone_afterwards(tmp_path, cli):
 def test_what_cannot_be_read_is_not_clean(tmp_path, cli, land_broken, monkeypatch):
     """Not even if nothing else is wrong."""
 
-    class Unreadable(LocalStorage):
-        def list(self, folder):
-            if folder.endswith("Good"):
-                raise StorageUnavailable(f"{folder}: Permission denied")
-            return super().list(folder)
-
-    monkeypatch.setattr(stores, "LocalStorage", Unreadable)
+    monkeypatch.setattr(stores, "LocalStorage", lambda root: faulty(LocalStorage(root), Failing("list .*Good$")))
     monkeypatch.setattr(cycle, "MAX_SYNC_ATTEMPTS", 1)
     land_broken(tmp_path)
     printed = cli("validate", tmp_path)
