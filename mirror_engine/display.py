@@ -92,14 +92,9 @@ class Verbatim:
         yield from console.render(self._text, options.update(no_wrap=True, overflow="ignore"))
 
 
-def verbatim(text: str) -> Verbatim:
-    """A line that is never wrapped."""
-    return Verbatim(text)
-
-
 def place(mark: str, path: str) -> Verbatim:
     """An indented path behind a mark."""
-    return verbatim(f"  {mark} {path}")
+    return Verbatim(f"  {mark} {path}")
 
 
 def with_help(text: str, help: str | None, style: str = "") -> Lines:

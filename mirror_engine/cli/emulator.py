@@ -243,7 +243,7 @@ def env(store: Path, *, unset: bool) -> None:
             f"no emulator is running for {store}",
             f"start one: mirror-engine emulator start {pasted(store)} -d",
         )
-    out.report(info, map(display.verbatim, info.exports()))
+    out.report(info, map(display.Verbatim, info.exports()))
 
 
 @command("exec", root="own", config=ALL)

@@ -151,4 +151,4 @@ def _block(block: ExampleBlock) -> display.Lines:
     if block.title:
         yield display.line(f"  {block.title}", "cyan")
     indent = "    " if block.title else "  "
-    yield from (display.verbatim(f"{indent}{line}".rstrip()) for line in block.text.splitlines())
+    yield from (display.Verbatim(f"{indent}{line}".rstrip()) for line in block.text.splitlines())

@@ -37,7 +37,7 @@ class RuleList(Result, frozen=True):
         for rule in self.rules:
             first, *others = rule.text.splitlines()
             yield display.bullet(rule.name, first)
-            yield from (display.verbatim(f"  {line}") for line in others)
+            yield from (display.Verbatim(f"  {line}") for line in others)
 
 
 @command(root="own", result=RuleList)

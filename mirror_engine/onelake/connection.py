@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 from msgspec import Meta
 
-from mirror_engine.display import verbatim
+from mirror_engine.display import Verbatim
 from mirror_engine.errors import SetupError, TransientError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.monitoring.wait_conditions import UnmetCondition
@@ -159,13 +159,13 @@ class ConnectionInfo(Result, frozen=True):
         return {**environ, **self.environment, "PATH": path}
 
     def text(self) -> Lines:
-        yield from map(verbatim, self.exports())
-        yield verbatim(f"# workspace     {self.workspace}  {self.workspace_id}")
-        yield verbatim(f"# item          {self.item}  {self.item_id}")
-        yield verbatim(f"# landing zone  {self.landing_zone}")
-        yield verbatim(f"# page          {self.page}")
-        yield verbatim(f"# direct        {self.https} (tokens)  {self.http} (account key, SAS, none)")
-        yield verbatim('# Java          export JAVA_TOOL_OPTIONS="$MIRROR_ENGINE_JAVA_OPTIONS"')
+        yield from map(Verbatim, self.exports())
+        yield Verbatim(f"# workspace     {self.workspace}  {self.workspace_id}")
+        yield Verbatim(f"# item          {self.item}  {self.item_id}")
+        yield Verbatim(f"# landing zone  {self.landing_zone}")
+        yield Verbatim(f"# page          {self.page}")
+        yield Verbatim(f"# direct        {self.https} (tokens)  {self.http} (account key, SAS, none)")
+        yield Verbatim('# Java          export JAVA_TOOL_OPTIONS="$MIRROR_ENGINE_JAVA_OPTIONS"')
 
 
 class UndoLines(Result, frozen=True):
@@ -182,7 +182,7 @@ class UndoLines(Result, frozen=True):
         return cls(str(store), [*unset, f"export PATH={shlex.quote(os.pathsep.join(kept))}"])
 
     def text(self) -> Lines:
-        yield from map(verbatim, self.lines)
+        yield from map(Verbatim, self.lines)
 
 
 class StateFolder:

@@ -233,12 +233,8 @@ def _expect(case: Case, block: Block) -> None:
             case.tables[block.path] = ExpectedTable(
                 tuple(Column(*column) for column in columns), tuple(dict(zip(names, row, strict=True)) for row in rows)
             )
-        case "diagnostics":
-            case.diagnostics = tuple(map(_diagnostic, lines))
-        case "earlier":
-            case.earlier = tuple(map(_diagnostic, lines))
-        case "validate":
-            case.validate = tuple(map(_diagnostic, lines))
+        case "diagnostics" | "earlier" | "validate" as field:
+            setattr(case, field, tuple(map(_diagnostic, lines)))
         case "undecided":
             case.undecided = tuple(lines)
         case "zone":

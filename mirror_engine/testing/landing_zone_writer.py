@@ -72,14 +72,6 @@ def arrow_rows(rows: Iterable[Row], types: Mapping[str, Any] | None = None) -> p
     return pa.Table.from_arrays(arrays, names=names)
 
 
-def remove(path: Path) -> None:
-    """Delete a file, or a folder with all in it; absent is no error."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 class LandingZoneWriter:
     """Writer of one mirrored database's landing zone (LZ-1.1), which may be used as the zone's path itself.
 
@@ -156,7 +148,10 @@ class LandingZoneWriter:
 
     def remove(self, path: str) -> None:
         """Delete a file, or a folder with all in it; absent is no error."""
-        remove(self.path / path)
+        if (self.path / path).is_dir():
+            shutil.rmtree(self.path / path)
+        else:
+            (self.path / path).unlink(missing_ok=True)
 
 
 class TableFolder:
