@@ -19,45 +19,37 @@ def test_rows_are_sorted_by_key_then_by_all_columns_null_first_nan_last():
 LINZ, WELS = {"id": 1, "city": "Linz"}, {"id": 2, "city": "Wels"}
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected", "differences"),
-    [
-        pytest.param(
-            Rows([LINZ, WELS], keys=["id"]),
-            [{"id": 1, "city": "Graz"}, {"id": 3, "city": "Enns"}],
-            [
-                "different: id=1: city is 'Linz', expected 'Graz'",
-                "missing: {'id': 3, 'city': 'Enns'}",
-                "unexpected: {'id': 2, 'city': 'Wels'}",
-            ],
-            id="by key and cell",
-        ),
-        pytest.param(
-            Rows([{"id": 1}], keys=["id"]),
-            [{"id": 1, "city": None}],
-            ["different: id=1: city is not a column, expected None"],
-            id="a missing column",
-        ),
-        pytest.param(
-            Rows([{"id": 1}, {"id": 1}], keys=["id"]), [{"id": 1}], ["unexpected: {'id': 1}"], id="a duplicate row"
-        ),
-        pytest.param(
-            Rows([{"id": 1}]), [{"id": 2}], ["missing: {'id': 2}", "unexpected: {'id': 1}"], id="without a key"
-        ),
-        pytest.param(
-            Rows([LINZ, WELS], keys=["id"]),
-            [WELS, LINZ],
-            ["the same rows in another order; rows() sorts by key, then by all columns, NULL first"],
-            id="another order",
-        ),
-        pytest.param(
-            Rows([{"id": 1, "x": math.nan}, {"id": 2, "x": -0.0}], keys=["id"]),
-            [{"id": 1, "x": 1.0}, {"id": 2, "x": math.nan}],
-            ["different: id=1: x is nan, expected 1.0", "different: id=2: x is -0.0, expected nan"],
-            id="NaN",
-        ),
-    ],
-)
+DIFFERENCES = {  # rows by their key, those expected, and the differences
+    "by key and cell": (
+        Rows([LINZ, WELS], keys=["id"]),
+        [{"id": 1, "city": "Graz"}, {"id": 3, "city": "Enns"}],
+        [
+            "different: id=1: city is 'Linz', expected 'Graz'",
+            "missing: {'id': 3, 'city': 'Enns'}",
+            "unexpected: {'id': 2, 'city': 'Wels'}",
+        ],
+    ),
+    "a missing column": (
+        Rows([{"id": 1}], keys=["id"]),
+        [{"id": 1, "city": None}],
+        ["different: id=1: city is not a column, expected None"],
+    ),
+    "a duplicate row": (Rows([{"id": 1}, {"id": 1}], keys=["id"]), [{"id": 1}], ["unexpected: {'id': 1}"]),
+    "without a key": (Rows([{"id": 1}]), [{"id": 2}], ["missing: {'id': 2}", "unexpected: {'id': 1}"]),
+    "another order": (
+        Rows([LINZ, WELS], keys=["id"]),
+        [WELS, LINZ],
+        ["the same rows in another order; rows() sorts by key, then by all columns, NULL first"],
+    ),
+    "NaN": (
+        Rows([{"id": 1, "x": math.nan}, {"id": 2, "x": -0.0}], keys=["id"]),
+        [{"id": 1, "x": 1.0}, {"id": 2, "x": math.nan}],
+        ["different: id=1: x is nan, expected 1.0", "different: id=2: x is -0.0, expected nan"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "expected", "differences"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_differences_are_reported(rows, expected, differences):
     assert rows != expected
     assert rows.differences(expected) == differences

@@ -74,48 +74,42 @@ def test_key_that_names_a_column_twice_has_it_once():
 
 
 ONE_AND_TWO = ((1, "a", 0.5), (2, None, None))
+BY_ID = ["Id"]
+COUNTED = {  # rows, those expected, the key, the tolerance, and the counts
+    "any order, by key": (ONE_AND_TWO, ONE_AND_TWO[::-1], BY_ID, 0.0, (2, 0, 0, 0)),
+    "empty, by key": ((), (), BY_ID, 0.0, (0, 0, 0, 0)),
+    "empty": ((), (), [], 1.0, (0, 0, 0, 0)),
+    "rows without a key are a multiset": (
+        [(1, "a", 1.0)] * 2 + [(2, "b", 2.0)],
+        [(1, "a", 1.0), (2, "x", 2.0)],
+        [],
+        0.0,
+        (1, 1, 2, 0),
+    ),
+    "a key that is there twice": ([(1, "a", 1.0), (1, "b", 1.0)], [(1, "b", 1.0)], BY_ID, 0.0, (1, 0, 1, 0)),
+    "NULL and NaN are equal": ([(None, None, NAN)], [(None, None, NAN)], BY_ID, 0.0, (1, 0, 0, 0)),
+    "NULL is no NaN": ([(1, "a", None)], [(1, "a", NAN)], BY_ID, 0.0, (0, 0, 0, 1)),
+    "NULL is no empty text": ([(1, "", 1.0)], [(1, None, 1.0)], BY_ID, 0.0, (0, 0, 0, 1)),
+    "exact": ([(1, "a", 0.1 + 0.2)], [(1, "a", 0.3)], BY_ID, 0.0, (0, 0, 0, 1)),
+    "near, by key": ([(1, "a", 0.1 + 0.2)], [(1, "a", 0.3)], BY_ID, 1e-9, (1, 0, 0, 0)),
+    "near, without a key": ([(1, "a", 0.1 + 0.2)], [(1, "a", 0.3)], [], 1e-9, (1, 0, 0, 0)),
+    "not near, by key": ([(1, "a", 0.3)], [(1, "a", 0.4)], BY_ID, 0.01, (0, 0, 0, 1)),
+    "not near, without a key": ([(1, "a", 0.3)], [(1, "a", 0.4)], [], 0.01, (0, 1, 1, 0)),
+    "NaN is near to nothing": ([(1, "a", NAN)], [(1, "a", 1.0)], BY_ID, 0.01, (0, 0, 0, 1)),
+    "infinity": ([(1, "a", math.inf)], [(1, "a", math.inf)], BY_ID, 1.0, (1, 0, 0, 0)),
+    "infinities": ([(1, "a", math.inf)], [(1, "a", -math.inf)], BY_ID, 1.0, (0, 0, 0, 1)),
+    # matched in the order of their floats, as nothing else differs
+    "near rows without a key": (
+        [(1, "a", 1.0), (1, "a", 2.0)],
+        [(1, "a", 2.0001), (1, "a", 1.0001)],
+        [],
+        0.001,
+        (2, 0, 0, 0),
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected", "key", "tolerance", "expected_counts"),
-    [
-        pytest.param(ONE_AND_TWO, ONE_AND_TWO[::-1], ("Id",), 0.0, (2, 0, 0, 0), id="any order, by key"),
-        pytest.param((), (), ("Id",), 0.0, (0, 0, 0, 0), id="empty"),
-        pytest.param(
-            ((1, "a", 1.0), (1, "a", 1.0), (2, "b", 2.0)),
-            ((1, "a", 1.0), (2, "x", 2.0)),
-            (),
-            0.0,
-            (1, 1, 2, 0),
-            id="without a key, rows are a multiset",
-        ),
-        pytest.param(
-            ((1, "a", 1.0), (1, "b", 1.0)), ((1, "b", 1.0),), ("Id",), 0.0, (1, 0, 1, 0), id="a key that is there twice"
-        ),
-        pytest.param(
-            ((None, None, NAN),), ((None, None, NAN),), ("Id",), 0.0, (1, 0, 0, 0), id="NULL and NaN are equal"
-        ),
-        pytest.param(((1, "a", None),), ((1, "a", NAN),), ("Id",), 0.0, (0, 0, 0, 1), id="NULL is no NaN"),
-        pytest.param(((1, "", 1.0),), ((1, None, 1.0),), ("Id",), 0.0, (0, 0, 0, 1), id="NULL is no empty text"),
-        pytest.param([(1, "a", 0.1 + 0.2)], [(1, "a", 0.3)], ["Id"], 0.0, (0, 0, 0, 1), id="exact"),
-        pytest.param([(1, "a", 0.1 + 0.2)], [(1, "a", 0.3)], ["Id"], 1e-9, (1, 0, 0, 0), id="near, by key"),
-        pytest.param([(1, "a", 0.1 + 0.2)], [(1, "a", 0.3)], [], 1e-9, (1, 0, 0, 0), id="near, without a key"),
-        pytest.param([(1, "a", 0.3)], [(1, "a", 0.4)], ["Id"], 0.01, (0, 0, 0, 1), id="not near, by key"),
-        pytest.param([(1, "a", 0.3)], [(1, "a", 0.4)], [], 0.01, (0, 1, 1, 0), id="not near, without a key"),
-        pytest.param([(1, "a", NAN)], [(1, "a", 1.0)], ["Id"], 0.01, (0, 0, 0, 1), id="NaN is near to nothing"),
-        pytest.param([(1, "a", math.inf)], [(1, "a", math.inf)], ["Id"], 1.0, (1, 0, 0, 0), id="infinity"),
-        pytest.param([(1, "a", math.inf)], [(1, "a", -math.inf)], ["Id"], 1.0, (0, 0, 0, 1), id="infinities"),
-        pytest.param(
-            [(1, "a", 1.0), (1, "a", 2.0)],
-            [(1, "a", 2.0001), (1, "a", 1.0001)],
-            [],
-            0.001,
-            (2, 0, 0, 0),
-            id="rows that differ in floats only are matched in the order of these",
-        ),
-        pytest.param([], [], [], 1.0, (0, 0, 0, 0), id="empty"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "expected", "key", "tolerance", "expected_counts"), COUNTED.values(), ids=COUNTED)
 def test_rows_are_counted(rows, expected, key, tolerance, expected_counts):
     assert counts(diff_tables(table(*rows), table(*expected), key, tolerance=tolerance)) == expected_counts
 
