@@ -10,7 +10,7 @@ import click
 
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import COUNT, READING, URL_HELP, Choice, PlaceType, command, with_config, with_downloads
+from mirror_engine.cli.options import COUNT, READING, URL_HELP, Choice, command, to_place, with_config, with_downloads
 from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.layout import ZONE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @command(root="own", config=(*READING, "memory_limit"), result=Comparison)
-@click.argument("url", metavar="URL", type=PlaceType(), help=URL_HELP)
+@click.argument("url", metavar="URL", type=to_place, help=URL_HELP)
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, help="Sales.Orders, Items …; default: all tables.")
 @click.option("--limit", type=COUNT, default=5, help="Maximum number of keys to list per finding.")
 @click.option(

@@ -20,7 +20,7 @@ from click.core import ParameterSource
 from mirror_engine import display
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import ALL, DURATION, Choice, FolderType, Value, command, refuse_given, with_config
+from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command, refuse_given, with_config
 from mirror_engine.config import flag_of, read_effective, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.extras import install_command
@@ -37,6 +37,7 @@ from mirror_engine.onelake.connection import stop as stop_emulator
 from mirror_engine.onelake.hosts import MAX_PORT, PassedHost
 from mirror_engine.results import Result
 from mirror_engine.storage.roots import check_store, pasted
+from mirror_engine.storage.store_url import local_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +110,7 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @command(root="own", config=ALL, result=ConnectionInfo)
-@click.argument("store", type=FolderType(), help=f"{_STORE}; created if missing.")
+@click.argument("store", type=local_folder, help=f"{_STORE}; created if missing.")
 @_emulator_options
 @click.option("address", "--host", metavar="ADDRESS", default="127.0.0.1", help="IP address to listen on.")
 @click.option("--allow-remote", is_flag=True, help="Listen on a non-loopback address (requires a token).")
@@ -201,7 +202,7 @@ class Stopped(Result, frozen=True):
 
 
 @command(root="own", result=Stopped)
-@click.argument("store", type=FolderType(), help=f"{_STORE}.")
+@click.argument("store", type=local_folder, help=f"{_STORE}.")
 def stop(store: Path) -> None:
     """Stop the emulator of STORE, after the current commits.
 
@@ -222,7 +223,7 @@ def stop(store: Path) -> None:
 
 
 @command(root="own", result=ConnectionInfo | UndoLines)
-@click.argument("store", type=FolderType(), help=f"{_STORE}.")
+@click.argument("store", type=local_folder, help=f"{_STORE}.")
 @click.option("--unset", is_flag=True, help="Print lines that unset the variables, even if no emulator runs.")
 def env(store: Path, *, unset: bool) -> None:
     """Print the environment variables that point a publisher at the emulator of STORE.
@@ -247,7 +248,7 @@ def env(store: Path, *, unset: bool) -> None:
 
 
 @command("exec", root="own", config=ALL)
-@click.argument("store", type=FolderType(), help=f"{_STORE}; created if missing.")
+@click.argument("store", type=local_folder, help=f"{_STORE}; created if missing.")
 @click.argument(
     "program", metavar="COMMAND...", nargs=-1, required=True, help="The command and its arguments, after --."
 )

@@ -14,13 +14,13 @@ from mirror_engine import display
 from mirror_engine.cli import output as out
 from mirror_engine.cli.example import Landed, land_example
 from mirror_engine.cli.options import (
-    FolderType,
     command,
 )
 from mirror_engine.errors import UsageError
 from mirror_engine.explain.pages import ExampleBlock, ExplainedCode, RuleText, explanation, rules
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES
 from mirror_engine.results import Result
+from mirror_engine.storage.store_url import local_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ class Explanations(Result, frozen=True):
 
 @command(root="own", result=Explanations)
 @click.argument("codes", metavar="[CODE]...", nargs=-1, help="ME014, its name or a rule (LZ-2.7); none: list all.")
-@click.option("folder", "--try", metavar="DIR", type=FolderType(), help="Land an example of one code in a new folder.")
+@click.option("folder", "--try", metavar="DIR", type=local_folder, help="Land an example of one code in a new folder.")
 def explain(codes: tuple[str, ...], folder: Path | None) -> None:
     """Explain a diagnostic code, or a rule of the protocol.
 

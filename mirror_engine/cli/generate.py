@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import DURATION, PlaceType, Value, command
+from mirror_engine.cli.options import DURATION, Value, command, to_place
 from mirror_engine.cli.setup import writing
 from mirror_engine.config import OptionKind, whole
 from mirror_engine.errors import UsageError
@@ -42,7 +42,7 @@ def _mix(value: object) -> tuple[float, float, float]:
 
 @command(root="own", result=Generated)
 @click.argument(
-    "target", metavar="ROOT", type=PlaceType(), help="A folder, or the URL of one in OneLake or another store."
+    "target", metavar="ROOT", type=to_place, help="A folder, or the URL of one in OneLake or another store."
 )
 @click.option("--tables", type=Value(whole("N", 1)), default=_USUAL.tables, help="How many tables.")
 @click.option("--rows", type=Value(whole("N", 0)), default=_USUAL.rows, help="Rows of the initial load of each table.")

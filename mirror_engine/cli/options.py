@@ -58,26 +58,13 @@ _RULE = re.compile(r"LZ-\d+\.\d+")
 _VERBATIM = "\b"  # click keeps the lines of a paragraph that begins with it
 
 
-class PlaceType(click.ParamType[Any]):
+def to_place(text: str | Place) -> Place:
     """A folder of this machine, or a URL in a store."""
-
-    name = "ROOT"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
-        return root_of(parse_place(value)) if isinstance(value, str) else value
-
-
-class FolderType(click.ParamType[Any]):
-    """A folder of this machine."""
-
-    name = "FOLDER"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        return local_folder(value)
+    return root_of(parse_place(text)) if isinstance(text, str) else text
 
 
 ROOT = click.Option(
-    ["root_option", "-C", "--root"], metavar="ROOT", type=PlaceType(), help=f"{_ROOT_HELP[:-1]}; env: {ROOT_VARIABLE}]"
+    ["root_option", "-C", "--root"], metavar="ROOT", type=to_place, help=f"{_ROOT_HELP[:-1]}; env: {ROOT_VARIABLE}]"
 )
 VERBOSE = click.Option(["-v", "--verbose"], count=True, show_default=False, help="Also log details.")
 QUIET = click.Option(["-q", "--quiet"], count=True, show_default=False, help="No progress; log only warnings.")
@@ -269,7 +256,7 @@ def command(
 
         parameters: list[click.Parameter] = list(reversed(vars(function).get("__click_params__", [])))
         if root == "argument":
-            parameters.insert(0, click.Argument(["root"], required=False, type=PlaceType(), help=_ROOT_HELP))
+            parameters.insert(0, click.Argument(["root"], required=False, type=to_place, help=_ROOT_HELP))
         if config:
             parameters += [*map(_config_flag, config), _CONFIG_FILE]
         parameters += [_JSON, *([] if root == "own" else [ROOT]), VERBOSE, QUIET]
@@ -325,7 +312,7 @@ def _root(positional: Place | None, chosen: Place | None) -> Place:
             f"{positional}: no such folder",
             f"check the path, or create an example: mirror-engine init {pasted(positional)}{tables}",
         )
-    return positional or chosen or root_of(parse_place(os.environ.get(ROOT_VARIABLE) or "."))
+    return positional or chosen or to_place(os.environ.get(ROOT_VARIABLE) or ".")
 
 
 def _checked(root: Place, values: Mapping[str, Any], *, may_be_empty: bool) -> None:

@@ -13,11 +13,12 @@ from rich import filesize
 
 from mirror_engine import display
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import URL_HELP, FolderType, PlaceType, Value, command, with_config, with_downloads
+from mirror_engine.cli.options import URL_HELP, Value, command, to_place, with_config, with_downloads
 from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.config import OptionKind, duration
 from mirror_engine.landing_zone.text import count
 from mirror_engine.results import Count, Result, Seconds
+from mirror_engine.storage.store_url import local_folder
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
@@ -83,9 +84,9 @@ class Pulled(Result, frozen=True):
 
 
 @command(root="own", config=("default_schema",), copies=True, result=Pulled)
-@click.argument("url", metavar="URL", type=PlaceType(), help=URL_HELP)
+@click.argument("url", metavar="URL", type=to_place, help=URL_HELP)
 @click.argument(
-    "target", metavar="ROOT", type=FolderType(), help="A new or empty folder, or one pulled from URL before."
+    "target", metavar="ROOT", type=local_folder, help="A new or empty folder, or one pulled from URL before."
 )
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 @click.option(

@@ -20,9 +20,9 @@ from mirror_engine.cli.options import (
     DURATION,
     READING,
     Choice,
-    PlaceType,
     command,
     refuse_given,
+    to_place,
     with_config,
     with_downloads,
 )
@@ -62,7 +62,7 @@ class _Options:
 @click.argument(
     "paths",
     metavar="[PATH]...",
-    type=PlaceType(),
+    type=to_place,
     nargs=-1,
     help="A ROOT, a landing zone, a table folder or a file, or its URL.  [default: .]",
 )
