@@ -284,12 +284,7 @@ class Mirror:
         return self._rows(table, version=version, limit=limit)
 
     def _rows(
-        self,
-        table: str,
-        *,
-        version: int | None = None,
-        limit: int | None = None,
-        columns: ChosenColumns | None = None,
+        self, table: str, *, version: int | None = None, limit: int | None = None, columns: ChosenColumns | None = None
     ) -> pa.Table:
         """Rows as in `read_table`, only the chosen columns."""
         folder = self.delta_folder(table)

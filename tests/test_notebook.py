@@ -83,10 +83,7 @@ def test_rows_are_shown_sorted_by_key_and_escaped(viewed):
     shown = Cells(rows._repr_html_())
     assert shown.rows == [["3 rows"], ["id", "city"], ["1", "<b>Graz</b> & more"], ["2", "NULL"], ["10", "Linz"]]
     assert "b" not in shown.tags
-    assert [each["id"] for each in viewed.show("orders", limit=2)] == [
-        1,
-        2,
-    ]  # the lowest keys, whatever file has them
+    assert [each["id"] for each in viewed.show("orders", limit=2)] == [1, 2]  # the lowest keys, whatever file has them
     assert [each["id"] for each in viewed.show("orders", limit=1)] == [1]
     assert Cells(viewed.show("orders", limit=2)._repr_html_()).rows[0] == ["2 rows; there are more"]
     assert Cells(viewed.show("orders", version=0)._repr_html_()).rows == [["0 rows"], ["id", "city"]]

@@ -275,14 +275,7 @@ class Stream:
 
 @pytest.mark.parametrize(
     "rows",
-    [
-        TABLE,
-        TABLE.to_batches()[0],
-        TABLE.to_reader(max_chunksize=1),
-        Stream(),
-        ORDERS,
-        (row for row in ORDERS),
-    ],
+    [TABLE, TABLE.to_batches()[0], TABLE.to_reader(max_chunksize=1), Stream(), ORDERS, (row for row in ORDERS)],
     ids=["table", "batch", "reader", "stream", "dicts", "generator"],
 )
 def test_rows_may_be_arrow_or_dicts(landing, in_memory, rows):
@@ -356,9 +349,7 @@ EMPTY = TABLE.schema.empty_table()
 
 
 @pytest.mark.parametrize(
-    "rows",
-    [EMPTY, pa.RecordBatch.from_pylist([], TABLE.schema), EMPTY.to_reader()],
-    ids=["table", "batch", "reader"],
+    "rows", [EMPTY, pa.RecordBatch.from_pylist([], TABLE.schema), EMPTY.to_reader()], ids=["table", "batch", "reader"]
 )
 def test_arrow_without_rows_pins_the_schema(landing, in_memory, rows):
     with landing.table("Orders", keys=["id"]) as table:

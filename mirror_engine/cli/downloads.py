@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from mirror_engine.cli.output import verbosity
-from mirror_engine.config import (
-    cache_folder,
-)
+from mirror_engine.config import cache_folder
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.text import count

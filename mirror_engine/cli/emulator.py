@@ -241,8 +241,7 @@ def env(store: Path, *, unset: bool) -> None:
     info = running(store)
     if info is None:
         raise UsageError(
-            f"no emulator is running for {store}",
-            f"start one: mirror-engine emulator start {pasted(store)} -d",
+            f"no emulator is running for {store}", f"start one: mirror-engine emulator start {pasted(store)} -d"
         )
     out.report(info, map(display.Verbatim, info.exports()))
 
@@ -257,13 +256,7 @@ def env(store: Path, *, unset: bool) -> None:
     "--wait", type=DURATION, help="After COMMAND succeeded, wait at most this long until its files are applied."
 )
 @with_config
-def exec_(
-    store: Path,
-    config: Config,
-    program: tuple[str, ...],
-    wait: float | None,
-    **served: Any,
-) -> int:
+def exec_(store: Path, config: Config, program: tuple[str, ...], wait: float | None, **served: Any) -> int:
     """Run one command in that environment.
 
     Starts the emulator before the command and stops it afterwards. If one is already running for STORE, uses that one

@@ -13,9 +13,7 @@ from msgspec import UNSET, UnsetType
 from mirror_engine import display
 from mirror_engine.cli import output as out
 from mirror_engine.cli.example import Landed, land_example
-from mirror_engine.cli.options import (
-    command,
-)
+from mirror_engine.cli.options import command
 from mirror_engine.errors import UsageError
 from mirror_engine.explain.pages import ExampleBlock, ExplainedCode, RuleText, explanation, rules
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES

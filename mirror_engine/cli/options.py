@@ -15,17 +15,7 @@ from click.core import ParameterSource
 
 from mirror_engine.cli.downloads import Downloads
 from mirror_engine.cli.exits import takes_tables
-from mirror_engine.config import (
-    Config,
-    OptionKind,
-    duration,
-    flag_of,
-    load,
-    options,
-    read_effective,
-    size,
-    whole,
-)
+from mirror_engine.config import Config, OptionKind, duration, flag_of, load, options, read_effective, size, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.layout import OPTIONS, ZONE
 from mirror_engine.storage.roots import check_root, is_root, pasted, root_of, state_folder
@@ -46,11 +36,7 @@ READING = (*LISTING, "all_null_columns", "naive_timestamps")  # of those that re
 ROOT_VARIABLE = "MIRROR_ENGINE_ROOT"
 DAY = 86_400  # seconds
 WIDTH = 100  # of help, at most
-CONTEXT: dict[str, Any] = {
-    "help_option_names": ["-h", "--help"],
-    "max_content_width": WIDTH,
-    "show_default": True,
-}
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH, "show_default": True}
 URL_HELP = "The mirrored database: abfss://WORKSPACE@onelake.dfs.fabric.microsoft.com/ITEM, s3://…, or a folder."
 TABLE_HELP = "Sales.Orders, Sales.schema/Orders or Items, in any case."
 _ROOT_HELP = "The mirrored database's folder, or its URL in a store.  [default: .]"

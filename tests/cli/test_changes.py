@@ -170,9 +170,7 @@ def test_resume_is_reported_in_all_forms(synced, cli):
 def test_halt_that_ends_with_its_folder_is_no_resume(synced, cli):
     """ME004: the folder that came second is removed."""
     shutil.copytree(synced.root / ZONE / "Items", synced.root / ZONE / "dbo.schema/Items")
-    assert found(json.loads(cli("sync", synced.root, "--json").out)["changes"]) == [
-        ("dbo.Items", "halted", "ME004", 0),
-    ]
+    assert found(json.loads(cli("sync", synced.root, "--json").out)["changes"]) == [("dbo.Items", "halted", "ME004", 0)]
     synced.publisher.remove("dbo.schema/Items")
     assert "1 table no longer halted (folder deleted): dbo.Items." in cli("sync", synced.root).out
     shown = json.loads(cli("history", "-C", synced.root, "--json").out)

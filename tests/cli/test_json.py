@@ -11,15 +11,7 @@ from json_schemas import faults
 from mirror_engine.cli.main import ALL_COMMANDS
 
 pytestmark = pytest.mark.slow
-WITHOUT_EXAMPLE = {
-    "run",
-    "doctor",
-    "schema",
-    "emulator start",
-    "emulator stop",
-    "emulator env",
-    "emulator exec",
-}
+WITHOUT_EXAMPLE = {"run", "doctor", "schema", "emulator start", "emulator stop", "emulator env", "emulator exec"}
 
 
 def test_every_command_has_an_example():

@@ -130,8 +130,7 @@ def shows(texts, secret):
 
 
 @pytest.mark.parametrize(
-    "secret",
-    [SECRETS[3], *(pytest.param(secret, marks=pytest.mark.nightly) for secret in (*SECRETS[:3], SECRETS[4]))],
+    "secret", [SECRETS[3], *(pytest.param(secret, marks=pytest.mark.nightly) for secret in (*SECRETS[:3], SECRETS[4]))]
 )
 @pytest.mark.usefixtures("one_attempt")
 def test_no_cell_of_a_broken_file_is_shown(tmp_path, secret, cli, caplog):

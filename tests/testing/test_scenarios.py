@@ -9,14 +9,7 @@ import pytest
 from careless_publishers import CARELESS, MARKER, Careful, KeepsItsNumbers, RetriesLast, TrustsAnOldPosition
 
 from mirror_engine.errors import UsageError
-from mirror_engine.testing.scenarios import (
-    RAISING,
-    ScenarioOutcome,
-    Source,
-    ZoneFiles,
-    check_publisher,
-    row_problems,
-)
+from mirror_engine.testing.scenarios import RAISING, ScenarioOutcome, Source, ZoneFiles, check_publisher, row_problems
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 

@@ -173,11 +173,7 @@ def test_a_file_that_is_archived_meanwhile_is_copied(origin, tmp_path):
 
 def test_a_file_that_is_replaced_meanwhile_is_copied_whole_with_its_time(origin, tmp_path):
     path = f"Orders/{name(3)}"
-    pull(
-        origin,
-        tmp_path / "here",
-        changing(origin.root, lambda: origin.publisher.put(path, b"x" * 2_000_000)),
-    )
+    pull(origin, tmp_path / "here", changing(origin.root, lambda: origin.publisher.put(path, b"x" * 2_000_000)))
     assert tree(tmp_path / "here")[path] == tree(origin.root)[path]
     assert not pull(origin, tmp_path / "here").files
 
