@@ -49,6 +49,13 @@ class Lake(Shop):
     def commit(self, version):
         return self.log / f"{version:020}.json"
 
+    def clean_up(self, *, keeps=0):
+        """Another program writes a checkpoint, and deletes the commits before it but the newest ones."""
+        table = DeltaTable(str(self.folder))
+        table.create_checkpoint()
+        for version in range(table.version() - keeps):
+            self.commit(version).unlink(missing_ok=True)
+
     def checkpoint(self, *, cleaned_up=False):
         """Of version 3."""
         DeltaTable(str(self.folder), version=3).create_checkpoint()
