@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import oracle
 
 from mirror_engine import RunResult
+
+
+def compare_caught_up(zone, result, writer):
+    """Assert that tables are as the oracle has them after a landing zone, and every change file is in one commit."""
+    expected = oracle.Oracle(zone)
+    expected.once(Counter())
+    compare(expected, result, writer)
+    for table in writer.tables():
+        files = [path for entry in writer.history(table) for path in entry.files]
+        assert len(files) == len(set(files)), f"{table}: a change file is in two commits"
 
 
 def compare(reference, result, writer):

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
+import time
 import tracemalloc
 from collections import Counter
 from functools import partial
@@ -15,7 +17,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from costs import commit_bytes, counted, least_seconds, lines, most_frequent_growth
 from quick_folder import quick_folder
 from shop import name
 
@@ -25,6 +26,57 @@ from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.slow
+
+CLOSEST = 5
+
+
+def lines(work):
+    """How many lines of Python a call runs, in this thread and in those that it starts; a loop counts every round."""
+    count = Counter()
+    counted(work, count)
+    return count
+
+
+def counted(work, count):
+    """Call `work`, and count each line in `count` as it runs, by file and number."""
+
+    def trace(frame, event, _):
+        if event == "line":
+            count[frame.f_code.co_filename, frame.f_lineno] += 1
+        return trace
+
+    before, before_threads = sys.gettrace(), threading.gettrace()
+    threading.settrace(trace)
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+        threading.settrace(before_threads)
+
+
+def most_frequent_growth(small, large):
+    """The lines whose count grew most from one call to another: number and place of each."""
+    grown = Counter(large)
+    grown.subtract(small)
+    return [(times, f"{Path(file).name}:{line}") for (file, line), times in grown.most_common(CLOSEST)]
+
+
+def least_seconds(work, times=5):
+    """Processor time of this process for a call, the least of several: what no other program adds to."""
+    found = []
+    for _ in range(times):
+        began = time.process_time()
+        work()
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+def commit_bytes(table):
+    """Sizes of a Delta table's commits in bytes, by version."""
+    return {int(entry.name[:20]): entry.stat().st_size for entry in (table / "_delta_log").glob("*.json")}
+
+
 FEW, MANY = 12, 1_000  # files applied before
 LOOP = MANY // 4  # a line that ran this much oftener ran once for each of those files, or for a part of them
 FORGOTTEN = {"delete_processed_after_seconds": 0.0}

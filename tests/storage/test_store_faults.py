@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
+from fnmatch import fnmatchcase
+from unittest.mock import patch
 
 import pytest
 from faulty_onelake import ZONE, faulty
-from late_lists import late_lists
 from memory_storage import read
 from store_servers import alone
 
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage import store_url
 from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
 from mirror_engine.storage.remote import FIRST_BYTES
@@ -21,6 +24,23 @@ from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.stores import open_storage
 
 pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def late_lists(matching):
+    """Within it, the emulator's lists show no file written in it whose path in the store matches."""
+    begun, list_entries = time.time_ns(), LocalStore.entries
+
+    def entries(self, folder, is_due):
+        def is_shown(entry):
+            return entry.modified_ns < begun or not fnmatchcase(f"{folder}/{entry.name}", matching)
+
+        found = list_entries(self, folder, is_due)
+        return found and filter(is_shown, found)
+
+    with patch.object(LocalStore, "entries", entries):
+        yield
+
 
 DFS = DatalakeUrl("shop", "onelake.dfs.fabric.microsoft.com", "orders/Files/LandingZone")
 BLOB = BlobUrl("shop", "onelake.blob.core.windows.net", "orders/Files/LandingZone")
