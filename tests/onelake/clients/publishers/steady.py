@@ -1,6 +1,7 @@
 """A healthy publisher, with each library in its own words: it looks for its files first, writes, reads and cleans up.
 
-Run as `steady.py LIBRARY TABLE`. It asks for what may be absent, as publishers do, and so gets answers such as 404.
+Run as `steady.py LIBRARY TABLE [FIRST]`. It asks for what may be absent, as publishers do, and so gets answers such as
+404. With FIRST, its first id, the table is dropped and republished.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ DFS, BLOB = (f"https://onelake.{kind}.fabric.microsoft.com" for kind in ("dfs", 
 INSERT, UPSERT = 0, 4
 
 
-def publish(lake: Client) -> None:
+def publish(lake: Client, first: int) -> None:
     for _ in range(2):
         lake.prepare()
     lake.remove("_absent")
@@ -39,7 +40,7 @@ def publish(lake: Client) -> None:
     for ids, marker in (((1, 2), INSERT), ((3,), INSERT), ((2, 4), UPSERT)):
         numbers = [int(name[:20]) for name in lake.names() if name[:20].isdigit()]
         number = max(numbers, default=0) + 1
-        lake.put(f"{number:020d}.parquet", content_of(ids, marker))
+        lake.put(f"{number:020d}.parquet", content_of([first - 1 + each for each in ids], marker))
         state = json.dumps({"last": number}).encode()
         lake.put("_state.json", state)
         assert lake.get("_state.json") == state
@@ -49,7 +50,7 @@ def publish(lake: Client) -> None:
         lake.remove("_empty")
 
 
-def content_of(ids: tuple[int, ...], marker: int) -> bytes:
+def content_of(ids: list[int], marker: int) -> bytes:
     columns = {"id": pa.array(ids, pa.int64()), "__rowMarker__": pa.array([marker] * len(ids), pa.int32())}
     pq.write_table(pa.table(columns), content := io.BytesIO())
     return content.getvalue()
@@ -64,16 +65,7 @@ class Client:
     def prepare(self) -> None:
         """Create the folder, whether it is there or not."""
 
-    def put(self, name: str, content: bytes) -> None:
-        raise NotImplementedError
-
-    def get(self, name: str) -> bytes | None:
-        """The content of a file; None for none."""
-        raise NotImplementedError
-
-    def names(self) -> list[str]:
-        """The names of all files, archived ones, too."""
-        raise NotImplementedError
+    # `put` writes a file, `get` gives its content, None for none, and `names` gives those of all files, archived, too
 
     def remove(self, name: str) -> None:
         """Remove a file that may be absent."""
@@ -84,6 +76,10 @@ class Datalake(Client):
         super().__init__(table)
         service = DataLakeServiceClient(DFS, DefaultAzureCredential())
         self.place = service.get_file_system_client(WORKSPACE).get_directory_client(self.folder)
+
+    def drop(self) -> None:
+        if self.place.exists():
+            self.place.delete_directory()
 
     def prepare(self) -> None:
         if not self.place.exists():
@@ -268,6 +264,9 @@ LIBRARIES = {
 }
 
 if __name__ == "__main__":
-    library, table = sys.argv[1:]
-    publish(LIBRARIES[library](table))
+    library, table, *first = sys.argv[1:]
+    client = LIBRARIES[library](table)
+    if first:
+        client.drop()
+    publish(client, int(*first or "1"))
     os._exit(0)  # Arrow's client may never end at exit
