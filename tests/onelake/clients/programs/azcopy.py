@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
-from places import BLOB, DFS, FOLDER, LANDING_ZONE, SECRETS, WORKSPACE, new_table
+from places import BLOB, DFS, FOLDER, LANDING_ZONE, SECRETS, WORKSPACE, new_table, printed_by
 
 PRINCIPAL = {
     "AZCOPY_AUTO_LOGIN_TYPE": "SPN",
@@ -17,10 +14,7 @@ PRINCIPAL = {
 
 
 def azcopy(*words: object) -> str:
-    command = [os.environ["TEST_CLIENT"], *map(str, words), "--trusted-microsoft-suffixes=fabric.microsoft.com"]
-    done = subprocess.run(command, env=os.environ | PRINCIPAL, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return printed_by(*words, "--trusted-microsoft-suffixes=fabric.microsoft.com", **PRINCIPAL)
 
 
 @pytest.mark.parametrize("host", [BLOB, DFS])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import time
 
 from azure.identity import DefaultAzureCredential
-from places import WORKSPACE
+from places import WORKSPACE, mirroring, until
 
 os.environ["DEFAULT_API_ROOT_URL"] = "https://api.fabric.microsoft.com"  # instead of Power BI's host
 from fabric_cicd import FabricWorkspace, publish_all_items, unpublish_all_orphan_items
@@ -21,9 +20,7 @@ def commit(repository, name, schema):
     metadata = {"type": "MirroredDatabase", "displayName": name}
     config = {"version": "2.0", "logicalId": "7f1d3c7e-0000-4000-8000-000000000001"}
     (folder / ".platform").write_text(json.dumps({"metadata": metadata, "config": config}))
-    target = {"type": "MountedRelationalDatabase", "typeProperties": {"format": "Delta", "defaultSchema": schema}}
-    content = {"properties": {"source": {"type": "GenericMirror"}, "target": target}}
-    (folder / "mirroring.json").write_text(json.dumps(content))
+    (folder / "mirroring.json").write_text(mirroring(schema))
 
 
 def workspace_of(repository, **place):
@@ -41,8 +38,7 @@ def until_initialized(workspace):
     """A new item's schema does not change before."""
     for each in workspace.endpoint.invoke("GET", f"{workspace.base_api_url}/mirroredDatabases")["body"]["value"]:
         ask = "POST", f"{workspace.base_api_url}/mirroredDatabases/{each['id']}/getMirroringStatus"
-        while workspace.endpoint.invoke(*ask)["body"]["status"] == "Initializing":
-            time.sleep(0.1)
+        until(lambda ask=ask: workspace.endpoint.invoke(*ask)["body"]["status"] != "Initializing")
 
 
 def test_a_repository_is_published_changed_and_removed(tmp_path):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import time
-
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
 from azure.identity import DefaultAzureCredential
@@ -16,32 +12,22 @@ from microsoft_fabric_api.generated.mirroreddatabase.models import (
     UpdateMirroredDatabaseDefinitionRequest,
     UpdateMirroredDatabaseRequest,
 )
-from places import WORKSPACE
+from places import WORKSPACE, definition, until
 
 CLIENT = FabricClient(DefaultAzureCredential())
 DATABASES, MIRRORING = CLIENT.mirroreddatabase.items, CLIENT.mirroreddatabase.mirroring
 ITEMS = CLIENT.core.items
 
 
-def definition(schema):
-    target = {"type": "MountedRelationalDatabase", "typeProperties": {"format": "Delta", "defaultSchema": schema}}
-    content = {"properties": {"source": {"type": "GenericMirror"}, "target": target}}
-    payload = base64.b64encode(json.dumps(content).encode()).decode()
-    return {"parts": [{"path": "mirroring.json", "payload": payload, "payloadType": "InlineBase64"}]}
-
-
-def until(item, status):
-    ends = time.monotonic() + 30
-    while MIRRORING.get_mirroring_status(WORKSPACE, item).status != status:
-        assert time.monotonic() < ends
-        time.sleep(0.1)
+def until_status(item, status):
+    until(lambda: MIRRORING.get_mirroring_status(WORKSPACE, item).status == status)
 
 
 def test_a_mirrored_database_s_life():
     body = CreateMirroredDatabaseRequest(display_name="by the SDK", definition=definition("raw"))
     made = DATABASES.create_mirrored_database(WORKSPACE, body)
     assert made.id in [each.id for each in DATABASES.list_mirrored_databases(WORKSPACE, recursive=True)]
-    until(made.id, "Initialized")
+    until_status(made.id, "Initialized")
     changed = UpdateMirroredDatabaseDefinitionRequest(definition=definition("else"))
     for _ in range(2):  # a long-running operation, and an answer at once
         DATABASES.update_mirrored_database_definition(WORKSPACE, made.id, changed)
@@ -50,13 +36,13 @@ def test_a_mirrored_database_s_life():
     renamed = UpdateMirroredDatabaseRequest(display_name="by its SDK")
     assert DATABASES.update_mirrored_database(WORKSPACE, made.id, renamed).properties.default_schema == "else"
     MIRRORING.start_mirroring(WORKSPACE, made.id)
-    until(made.id, "Running")
+    until_status(made.id, "Running")
     assert list(MIRRORING.get_tables_mirroring_status(WORKSPACE, made.id)) == []
     endpoint = DATABASES.get_mirrored_database(WORKSPACE, made.id).properties.sql_endpoint_properties.id
     for _ in range(2):
         assert CLIENT.sqlendpoint.items.refresh_sql_endpoint_metadata(WORKSPACE, endpoint).value == []
     MIRRORING.stop_mirroring(WORKSPACE, made.id)
-    until(made.id, "Stopped")
+    until_status(made.id, "Stopped")
     DATABASES.delete_mirrored_database(WORKSPACE, made.id, hard_delete=True)
     with pytest.raises(ResourceNotFoundError):
         DATABASES.get_mirrored_database(WORKSPACE, made.id)
@@ -71,7 +57,7 @@ def test_the_same_as_an_item_of_any_type():
     made = ITEMS.create_item(WORKSPACE, body)
     assert made.id in [each.id for each in ITEMS.list_items(WORKSPACE, type="MirroredDatabase")]
     assert ITEMS.get_item(WORKSPACE, made.id).display_name == "an item"
-    until(made.id, "Initialized")
+    until_status(made.id, "Initialized")
     ITEMS.update_item_definition(WORKSPACE, made.id, UpdateItemDefinitionRequest(definition=definition("else")))
     assert ITEMS.get_item_definition(WORKSPACE, made.id).definition.parts[0].path == "mirroring.json"
     ITEMS.delete_item(WORKSPACE, made.id)

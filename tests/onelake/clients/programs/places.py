@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import subprocess
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -36,3 +40,30 @@ def new_table() -> str:
 @pytest.fixture
 def table() -> str:
     return new_table()
+
+
+def mirroring(schema: str) -> str:
+    """The `mirroring.json` of a mirrored database with that default schema."""
+    target = {"type": "MountedRelationalDatabase", "typeProperties": {"format": "Delta", "defaultSchema": schema}}
+    return json.dumps({"properties": {"source": {"type": "GenericMirror"}, "target": target}})
+
+
+def definition(schema: str) -> dict[str, object]:
+    """The same as Fabric's REST API takes it."""
+    payload = base64.b64encode(mirroring(schema).encode()).decode()
+    return {"parts": [{"path": "mirroring.json", "payload": payload, "payloadType": "InlineBase64"}]}
+
+
+def until(holds):
+    ends = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+def printed_by(*words: object, **variables: str) -> str:
+    """What the program `TEST_CLIENT` prints, with more variables."""
+    command = [os.environ["TEST_CLIENT"], *map(str, words)]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout

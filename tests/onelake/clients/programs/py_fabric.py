@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from places import ITEM, WORKSPACE
+from places import ITEM, WORKSPACE, until
 from pyfabric.client.auth import FabricCredential
 from pyfabric.client.http import FabricClient
 from pyfabric.data import onelake
@@ -17,13 +15,6 @@ from pyfabric.items import mirrored_database as databases
 CREDENTIAL = FabricCredential()
 FABRIC = FabricClient(CREDENTIAL)
 STORAGE = (CREDENTIAL.storage_token, WORKSPACE)
-
-
-def until(holds):
-    ends = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
 
 
 def status(item):

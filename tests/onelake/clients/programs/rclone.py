@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+from functools import partial
 
-from places import BLOB, FOLDER, LANDING_ZONE, WORKSPACE, new_table
+from places import BLOB, FOLDER, LANDING_ZONE, WORKSPACE, new_table, printed_by
 
 REMOTE = {"TYPE": "azureblob", "ENV_AUTH": "true", "ACCOUNT": "onelake", "ENDPOINT": BLOB, "NO_CHECK_CONTAINER": "true"}
-VARIABLES = os.environ | {f"RCLONE_CONFIG_ONELAKE_{name}": value for name, value in REMOTE.items()}
-
-
-def rclone(*words: object) -> str:
-    command = [os.environ["TEST_CLIENT"], *map(str, words)]
-    return subprocess.run(command, env=VARIABLES, capture_output=True, text=True, check=True).stdout
+rclone = partial(printed_by, **{f"RCLONE_CONFIG_ONELAKE_{name}": value for name, value in REMOTE.items()})
 
 
 def test_copy_list_read_move_sync_delete(tmp_path):
