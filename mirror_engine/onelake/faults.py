@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import shlex
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
+from http import HTTPStatus
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -20,14 +20,12 @@ from starlette.responses import JSONResponse
 from mirror_engine.clock import CENTURY_SECONDS
 from mirror_engine.config import OptionKind, choice, duration, whole
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake.addresses import address_of, segments_of
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS
 from mirror_engine.onelake.errors import (
     ConnectionReset,
     FabricApiError,
     FabricErrorCode,
     StorageApiError,
-    StorageErrorCode,
     TableApiError,
     TableErrorCode,
 )
@@ -37,17 +35,13 @@ from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
 from mirror_engine.onelake.requests import read_bounded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from mirror_engine.onelake.engine_pool import EnginePool
-    from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.options import EmulatorOptions
-    from mirror_engine.onelake.requests import LakeRequest
-
-    Handler: TypeAlias = Callable[[Lake, LakeRequest], Awaitable[Response]]
 
 # Operations as rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API,
 # `new_item` that of it which creates a mirrored database, `refresh` that which refreshes a SQL endpoint; `table_api` is
@@ -73,84 +67,12 @@ CHANGES = (
 OPERATIONS = (*CHANGES, "lease", "list", "read", "head", "table_api")
 METHODS = ("*", "GET", "HEAD", "PUT", "PATCH", "POST", "DELETE")
 EVERY = "all"
-CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", error="invalid_token"'
 FAULT_API_PATH = "/.mirror-engine/faults"  # clients' paths never begin so
 FAULT_API_HEADER = "x-mirror-engine-fault-token"
 MAX_BYTES = 64 * 1024
-_THROTTLED = {  # codes of the storage API, and of the others
-    "429": (StorageErrorCode.TooManyRequests, "TooManyRequests"),
-    "503": (StorageErrorCode.ServerBusy, "ServiceUnavailable"),
-}
+# codes of Fabric's and the table APIs
+_CODES = {"401": "TokenExpired", "429": "TooManyRequests", "503": "ServiceUnavailable"}
 _DURING = {"initializing": INITIALIZING_SECONDS, "sql_endpoint_lags": REFRESH_SECONDS}  # what such a fault sets
-
-
-async def with_faults(lake: Lake, request: LakeRequest, handler: Handler, name: str) -> Handler:
-    """The operation of that name, wrapped in the faults that this request gets; the rule given first is outermost."""
-    if lake.options.faults:
-        names = await run_in_threadpool(_names, lake, request, name)
-        is_service = not request.raw_path.strip(b"/")  # the account itself
-        path = "" if is_service else "/".join(segments_of(request.raw_path))
-        for rule in reversed(lake.options.faults_of(request.method, path, names)):
-            handler = partial(_FAULTS[rule.fault].inject, rule, handler)
-    return handler
-
-
-def _names(lake: Lake, request: LakeRequest, name: str) -> set[str]:
-    """Names of a request in fault rules; an append that flushes has two."""
-    if name == "create" and request.query["resource"].lower() == "directory":
-        return {"folder"}
-    if name == "delete":
-        with suppress(StorageApiError):
-            if lake.properties(address_of(lake.items, request.raw_path)).is_folder:
-                return {"drop"}
-    is_flush = name == "append" and request.flag("flush")
-    return {"append", "flush"} if is_flush else {name}
-
-
-async def _fail(rule: FaultRule, _: Handler, __: Lake, ___: LakeRequest) -> Response:
-    match rule.fault:
-        case "throttle":
-            headers = {"Retry-After": str(rule.options["retry-after"])}
-            raise StorageApiError(_THROTTLED[rule.options["status"]][0], headers=headers)
-        case "token_expired":
-            message = "The token has expired."
-            raise StorageApiError(StorageErrorCode.Unauthorized, message, {"WWW-Authenticate": CHALLENGE})
-        case "folder_in_use":
-            raise StorageApiError(StorageErrorCode.PathIsInUse)
-    raise ConnectionReset
-
-
-async def _cut_body(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    async def until_cut() -> AsyncIterator[bytes]:
-        left = rule.options["bytes"]
-        async for chunk in request.body:
-            yield chunk[:left]
-            left -= len(chunk)
-            if left <= 0:
-                break
-        raise ConnectionReset
-
-    if request.is_empty:
-        raise ConnectionReset
-    return await handler(lake, replace(request, body=until_cut()))
-
-
-async def _lost_response(_: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    await handler(lake, request)
-    raise ConnectionReset
-
-
-async def _delay(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    await asyncio.sleep(rule.options["seconds"])
-    return await handler(lake, request)
-
-
-async def _poll_mid_upload(_: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    response = await handler(lake, request)
-    item = address_of(lake.items, request.raw_path).item
-    if item:
-        await run_in_threadpool(lake.options.poll, item)
-    return response
 
 
 def _time(text: str) -> datetime:
@@ -180,9 +102,8 @@ _MATCHERS = {
 
 @dataclass(frozen=True)
 class _Fault:
-    """A kind of fault: injector, affected operations, options with their defaults, and how many requests get it."""
+    """A kind of fault: affected operations, options with their defaults, and how many requests get it."""
 
-    inject: Callable[[FaultRule, Handler, Lake, LakeRequest], Awaitable[Response]]  # gets what would answer otherwise
     operations: Collection[str] | None = None
     options: Mapping[str, OptionKind] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -191,23 +112,22 @@ class _Fault:
 
 _FAULTS: dict[str, _Fault] = {
     "throttle": _Fault(
-        _fail,
-        options={"status": choice(*_THROTTLED), "retry-after": _POSITIVE},
+        options={"status": choice("429", "503"), "retry-after": _POSITIVE},
         defaults={"status": "503", "retry-after": 1},
     ),
-    "lost_response": _Fault(_lost_response, CHANGES),
-    "lost_request": _Fault(_fail),
-    "cut_body": _Fault(_cut_body, options={"bytes": _WHOLE}),
-    "token_expired": _Fault(_fail),
-    "slow_flush": _Fault(_delay, ("flush", "blocklist"), {"seconds": _SECONDS}),
-    "slow_delete": _Fault(_delay, ("delete", "drop"), {"seconds": _SECONDS}),
-    "poll_mid_upload": _Fault(_poll_mid_upload, ("create", "append", "flush", "put", "block", "blocklist", "rename")),
-    "folder_in_use": _Fault(_fail, ("drop",)),
-    "initializing": _Fault(_fail, ("new_item",), {"seconds": _SECONDS}, count=None),
-    "sql_endpoint_lags": _Fault(_fail, ("refresh",), {"seconds": _SECONDS}, count=None),
-    "paused": _Fault(_fail, (), {"reseed": choice("yes", "no")}, {"reseed": "no"}),
-    "replicator_throttled": _Fault(_fail, (), {"for": _SECONDS, "until": _TIME}, {"for": None, "until": None}),
-    "advance": _Fault(_fail, (), dict.fromkeys(_UNITS, _WHOLE), dict.fromkeys(_UNITS, 0)),
+    "lost_response": _Fault(CHANGES),
+    "lost_request": _Fault(),
+    "cut_body": _Fault(options={"bytes": _WHOLE}),
+    "token_expired": _Fault(),
+    "slow_flush": _Fault(("flush", "blocklist"), {"seconds": _SECONDS}),
+    "slow_delete": _Fault(("delete", "drop"), {"seconds": _SECONDS}),
+    "poll_mid_upload": _Fault(("create", "append", "flush", "put", "block", "blocklist", "rename")),
+    "folder_in_use": _Fault(("drop",)),
+    "initializing": _Fault(("new_item",), {"seconds": _SECONDS}, count=None),
+    "sql_endpoint_lags": _Fault(("refresh",), {"seconds": _SECONDS}, count=None),
+    "paused": _Fault((), {"reseed": choice("yes", "no")}, {"reseed": "no"}),
+    "replicator_throttled": _Fault((), {"for": _SECONDS, "until": _TIME}, {"for": None, "until": None}),
+    "advance": _Fault((), dict.fromkeys(_UNITS, _WHOLE), dict.fromkeys(_UNITS, 0)),
 }
 NAMES = tuple(_FAULTS)
 
@@ -274,62 +194,96 @@ def hold(engines: EnginePool, rule: FaultRule) -> None:
             engines.throttle(item, until.timestamp() - engines.clock() if until else rule.options["for"])
 
 
+@dataclass(frozen=True)
+class FaultedApi:
+    """An API, wrapped in the faults that its requests get; the rule given first is outermost."""
+
+    app: ASGIApp
+    options: EmulatorOptions
+    # a request's method, decoded path and names as operation; None for one that gets no fault
+    target: Callable[[Scope], tuple[str, str, Collection[str]] | None]
+    refuse: Callable[[Scope, str, Mapping[str, str]], Response]  # its error by status, with headers
+    poll: Callable[[Scope], object] = lambda _: None  # lets the engine of the request's item scan
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        target = await run_in_threadpool(self.target, scope) if self.options.faults else None
+        await self._inject(self.options.faults_of(*target) if target else [], scope, receive, send)
+
+    async def _inject(self, rules: Sequence[FaultRule], scope: Scope, receive: Receive, send: Send) -> None:
+        if not rules:
+            await self.app(scope, receive, send)
+            return
+        rule, answer = rules[0], partial(self._inject, rules[1:], scope, receive)
+        match rule.fault:
+            case "throttle":
+                headers = {"Retry-After": str(rule.options["retry-after"])}
+                await self.refuse(scope, rule.options["status"], headers)(scope, receive, send)
+            case "token_expired" | "folder_in_use":
+                status = "401" if rule.fault == "token_expired" else "409"
+                await self.refuse(scope, status, {})(scope, receive, send)
+            case "slow_flush" | "slow_delete":
+                await asyncio.sleep(rule.options["seconds"])
+                await answer(send)
+            case "poll_mid_upload":
+                await answer(partial(self._poll_and_send, scope, send))
+            case "initializing" | "sql_endpoint_lags":
+                token = _DURING[rule.fault].set(rule.options["seconds"])
+                try:
+                    await answer(send)
+                finally:
+                    _DURING[rule.fault].reset(token)
+            case "lost_response":
+                await answer(_discard)
+                raise ConnectionReset
+            case "cut_body":
+                await _read(receive, rule.options["bytes"])
+                raise ConnectionReset
+            case _:
+                raise ConnectionReset
+
+    async def _poll_and_send(self, scope: Scope, send: Send, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
+            await run_in_threadpool(self.poll, scope)
+        await send(message)
+
+
+async def _discard(_: Message) -> None:
+    """Drop a response."""
+
+
+async def _read(receive: Receive, size: int) -> None:
+    """Read a body up to so many bytes."""
+    has_more = True
+    while has_more and size > 0:
+        message = await receive()
+        size -= len(message.get("body", b""))
+        has_more = message.get("more_body", False)
+
+
 def with_fabric_faults(app: ASGIApp, options: EmulatorOptions) -> ASGIApp:
     """Fabric's REST API, wrapped in its faults."""
 
-    def names(method: str, path: str) -> Collection[str]:
+    def target(scope: Scope) -> tuple[str, str, Collection[str]]:
+        method, path = scope["method"], scope["path"].strip("/")
         is_new = method == "POST" and path.endswith(("/items", "/mirroredDatabases"))
-        return ["rest", *["new_item"] * is_new, *["refresh"] * path.endswith("/refreshMetadata")]
+        return method, path, ["rest", *["new_item"] * is_new, *["refresh"] * path.endswith("/refreshMetadata")]
 
-    def refuse(_: str, code: str, headers: Mapping[str, str]) -> Response:
-        return FabricApiError(FabricErrorCode[code], headers=headers).response()
+    def refuse(_: Scope, status: str, headers: Mapping[str, str]) -> Response:
+        return FabricApiError(FabricErrorCode[_CODES[status]], headers=headers).response()
 
-    return _with_api_faults(app, options, names, refuse)
+    return FaultedApi(app, options, target, refuse)
 
 
 def with_table_faults(app: ASGIApp, options: EmulatorOptions) -> ASGIApp:
     """The table APIs, wrapped in their faults."""
 
-    def refuse(path: str, code: str, headers: Mapping[str, str]) -> Response:
-        return TableApiError(TableErrorCode[code], headers=headers).response(path)
+    def target(scope: Scope) -> tuple[str, str, Collection[str]]:
+        return scope["method"], scope["path"].strip("/"), ["table_api"]
 
-    return _with_api_faults(app, options, lambda *_: ["table_api"], refuse)
+    def refuse(scope: Scope, status: str, headers: Mapping[str, str]) -> Response:
+        return TableApiError(TableErrorCode[_CODES[status]], headers=headers).response(scope["path"])
 
-
-def _with_api_faults(
-    app: ASGIApp,
-    options: EmulatorOptions,
-    names: Callable[[str, str], Collection[str]],
-    refuse: Callable[[str, str, Mapping[str, str]], Response],
-) -> ASGIApp:
-    """An API in faults; `names` are those of an operation by method and path. Of several rules the first wins."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"].strip("/")
-        rule = next(iter(options.faults_of(scope["method"], path, names(scope["method"], path))), None)
-        if rule is None:
-            await app(scope, receive, send)
-        elif rule.fault in _DURING:
-            token = _DURING[rule.fault].set(rule.options["seconds"])
-            try:
-                await app(scope, receive, send)
-            finally:
-                _DURING[rule.fault].reset(token)
-        elif rule.fault == "throttle":
-            headers = {"Retry-After": str(rule.options["retry-after"])}
-            await refuse(scope["path"], _THROTTLED[rule.options["status"]][1], headers)(scope, receive, send)
-        elif rule.fault == "token_expired":
-            await refuse(scope["path"], "TokenExpired", {})(scope, receive, send)
-        else:
-            if rule.fault == "lost_response":
-                await app(scope, receive, _discard)
-            raise ConnectionReset
-
-    return answer
-
-
-async def _discard(_: Message) -> None:
-    """Drop a response."""
+    return FaultedApi(app, options, target, refuse)
 
 
 @dataclass(frozen=True)

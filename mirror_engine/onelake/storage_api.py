@@ -9,6 +9,7 @@ from contextlib import suppress
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
+from functools import partial
 from http import HTTPStatus
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -22,18 +23,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake import requests
-from mirror_engine.onelake.addresses import address_below, address_of
+from mirror_engine.onelake.addresses import address_below, address_of, segments_of
 from mirror_engine.onelake.conditions import SOURCE, Conditions
-from mirror_engine.onelake.errors import (
-    ALLOWED_BY,
-    StorageApiError,
-    StorageErrorCode,
-)
-from mirror_engine.onelake.faults import with_faults
+from mirror_engine.onelake.errors import ALLOWED_BY, StorageApiError, StorageErrorCode
+from mirror_engine.onelake.faults import FaultedApi
 from mirror_engine.onelake.requests import LEASE, LakeRequest, changed, is_dfs, path_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -60,6 +57,13 @@ MAX_BLOCK_ID_BYTES = 64  # Azure's limit
 _ECHOED = {"prefix": "Prefix", "marker": "Marker", "maxresults": "MaxResults", "delimiter": "Delimiter"}
 _BLOCK_KINDS = frozenset({"Latest", "Uncommitted", "Committed"})
 _DELETED = {"x-ms-delete-type-permanent": "true"}
+CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", error="invalid_token"'
+_OF_FAULTS = {
+    "401": StorageErrorCode.Unauthorized,
+    "409": StorageErrorCode.PathIsInUse,
+    "429": StorageErrorCode.TooManyRequests,
+    "503": StorageErrorCode.ServerBusy,
+}
 
 
 def _create(lake: Lake, request: LakeRequest) -> Response:
@@ -442,9 +446,7 @@ class _Operation(NamedTuple):
     marks: str  # headers, query parameters, or some with their values, of which it has one; "" for any
     run: Callable[..., Response]  # gets lake, request, and the body where it takes one
     name: str = ""  # in fault rules; "" where none names it
-    takes: Literal["", "bytes", "xml", "staged"] = (
-        ""  # the form of the body: none, all its bytes, XML, or a staged file
-    )
+    takes: Literal["", "bytes", "xml", "staged"] = ""  # the form of the body: none, all its bytes, XML, a staged file
 
     async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
         match self.takes:
@@ -540,14 +542,16 @@ def onelake_app(lake: Lake) -> ASGIApp:
         response = await _response(lake, LakeRequest.of(Request(scope, receive), documents))
         await response(scope, receive, send)
 
-    return answer
+    def poll(scope: Scope) -> None:
+        if item := address_of(lake.items, LakeRequest.of(Request(scope)).raw_path).item:
+            lake.options.poll(item)
+
+    return FaultedApi(answer, lake.options, partial(_target, lake), _refused_by_fault, poll)
 
 
 async def _response(lake: Lake, request: LakeRequest) -> Response:
     try:
-        operation = _operation_of(request)
-        handler = await with_faults(lake, request, operation.__call__, operation.name)
-        response = await handler(lake, request)
+        response = await _operation_of(request)(lake, request)
     except StorageApiError as error:
         return _refused(request, error)
     except StorageUnavailable as problem:
@@ -560,3 +564,30 @@ async def _response(lake: Lake, request: LakeRequest) -> Response:
 def _refused(request: LakeRequest, error: StorageApiError) -> Response:
     code = error.code.dfs_code if is_dfs(request) else error.code.blob_code
     return requests.error_response(request, error.code.status, code, f"{error}\nRequestId:{request.id}", error.headers)
+
+
+def _target(lake: Lake, scope: Scope) -> tuple[str, str, Collection[str]] | None:
+    """Method, path and names of a request in fault rules; an append that flushes has two names."""
+    request = LakeRequest.of(Request(scope))
+    try:
+        names = {_operation_of(request).name}
+        path = "/".join(segments_of(request.raw_path)) if request.raw_path.strip(b"/") else ""  # the account itself
+        if names == {"create"} and request.query["resource"].lower() == "directory":
+            names = {"folder"}
+        elif names == {"append"} and request.flag("flush"):
+            names = {"append", "flush"}
+        elif names == {"delete"}:
+            with suppress(StorageApiError):
+                if lake.properties(address_of(lake.items, request.raw_path)).is_folder:
+                    names = {"drop"}
+    except (StorageApiError, StorageUnavailable):
+        return None  # it is refused
+    return request.method, path, names
+
+
+def _refused_by_fault(scope: Scope, status: str, headers: Mapping[str, str]) -> Response:
+    code = _OF_FAULTS[status]
+    message = ""
+    if code is StorageErrorCode.Unauthorized:
+        message, headers = "The token has expired.", {"WWW-Authenticate": CHALLENGE}
+    return _refused(LakeRequest.of(Request(scope)), StorageApiError(code, message, headers))
