@@ -172,13 +172,6 @@ def attack_with(port, kinds, ends):
         thread.join()
 
 
-def attack_in_a_process(port, kinds, begin):
-    """Attack for `ALL_SECONDS` once all processes are there, with the processor time that the emulator leaves."""
-    os.nice(MAX_NICE)
-    begin.wait()
-    attack_with(port, kinds, time.monotonic() + ALL_SECONDS)
-
-
 def judged(emulator, said, ends, most):
     """Ask as a healthy client until the attack ends, and judge its answers and the emulator's memory."""
     time.sleep(0.3)
@@ -194,19 +187,25 @@ def judged(emulator, said, ends, most):
 
 
 @pytest.fixture(scope="module")
-def attacker():
-    """A process that attacks with the processor time that the emulator and a healthy client leave."""
-    with multiprocessing.get_context("spawn").Pool(1, os.nice, (MAX_NICE,)) as pool:
-        pool.apply(os.getpid)  # it is there
-        yield pool
+def attackers():
+    """Processes that attack with the processor time that the emulator and a healthy client leave."""
+    with multiprocessing.get_context("spawn").Pool(PROCESSES, os.nice, (MAX_NICE,)) as pool:
+        pool.map(time.sleep, [0.5] * PROCESSES, 1)  # they are there
+
+        def attack(emulator, kinds, ends, parts=1):
+            return pool.starmap_async(
+                attack_with, [(emulator.port, kinds[part::parts], ends) for part in range(parts)], 1
+            )
+
+        yield attack
 
 
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in BY_DAY else pytest.mark.nightly) for kind in KINDS]
 )
-def test_hostile_clients_cost_others_nothing(hostile_emulator, attacker, kind):
+def test_hostile_clients_cost_others_nothing(hostile_emulator, attackers, kind):
     ends = time.monotonic() + SECONDS
-    attack = attacker.apply_async(attack_with, (hostile_emulator.port, [kind], ends))
+    attack = attackers(hostile_emulator, [kind], ends)
     try:
         judged(hostile_emulator, kind, ends, most=2.0)
     finally:
@@ -214,20 +213,12 @@ def test_hostile_clients_cost_others_nothing(hostile_emulator, attacker, kind):
 
 
 @pytest.mark.nightly
-def test_hostile_clients_of_all_kinds_at_once_cost_others_nothing(tmp_path):
+def test_hostile_clients_of_all_kinds_cost_others_nothing(tmp_path, attackers):
     """They send from other processes. A healthy client waits for room, 2 s each time, and may be cut off."""
-    kinds, context = list(KINDS), multiprocessing.get_context("spawn")
-    begin = context.Barrier(PROCESSES + 1)
     with Emulator(tmp_path / "store") as emulator:
-        parts = [(emulator.port, kinds[part::PROCESSES], begin) for part in range(PROCESSES)]
-        processes = [context.Process(target=attack_in_a_process, args=part) for part in parts]
-        for process in processes:
-            process.start()
-        begin.wait(60)
         ends = time.monotonic() + ALL_SECONDS
+        attack = attackers(emulator, [*KINDS], ends, PROCESSES)
         try:
-            judged(emulator, f"{len(kinds)} kinds x {CLIENTS}", ends, most=6.0)
+            judged(emulator, f"{len(KINDS)} kinds x {CLIENTS}", ends, most=6.0)
         finally:
-            for process in processes:
-                process.join()
-        assert all(process.exitcode == 0 for process in processes)
+            attack.get()
