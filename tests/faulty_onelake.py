@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-from dataclasses import dataclass
 
+import requests
 from raw_http import running
 
 from mirror_engine.onelake.engine_pool import EnginePool
@@ -23,15 +22,9 @@ TABLE = f"{ZONE}/Orders"
 FABRIC = "api.fabric.microsoft.com"
 
 
-@dataclass
-class Answer:
-    status: int
-    headers: http.client.HTTPMessage
-    body: bytes
-
-    @property
-    def code(self):
-        return self.headers["x-ms-error-code"] or ""
+def refusal(answer):
+    """Status and code of an error."""
+    return answer.status_code, answer.headers["x-ms-error-code"]
 
 
 class Client:
@@ -44,28 +37,27 @@ class Client:
 
     def __call__(self, method, target, body=b"", **headers):
         """Send a request; an underscore in a header's name is a dash there."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        with contextlib.closing(connection):
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, f"/{target}", body, {"Content-Length": str(len(body)), **named})
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read())
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        with requests.Session() as session:
+            session.trust_env = False
+            url = f"http://127.0.0.1:{self.port}/{target}"
+            return session.request(method, url, data=body, headers=named, timeout=20)
 
     def upload(self, path, content):
         """Create, append and flush, as the SDKs do."""
         self.create(path)
-        assert self("PATCH", f"{path}?action=append&position=0", content).status == 202
+        assert self("PATCH", f"{path}?action=append&position=0", content).status_code == 202
         return self("PATCH", f"{path}?action=flush&position={len(content)}")
 
     def create(self, path):
         answer = self("PUT", f"{path}?resource=file")
-        assert answer.status == 201
+        assert answer.status_code == 201
         return answer
 
     def length(self, path):
         """Of a file, by HEAD; None where there is none."""
         answer = self("HEAD", path)
-        return int(answer.headers["Content-Length"]) if answer.status == 200 else None
+        return int(answer.headers["Content-Length"]) if answer.status_code == 200 else None
 
 
 @contextlib.contextmanager

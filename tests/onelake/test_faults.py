@@ -197,7 +197,7 @@ def test_the_fault_api_is_off_by_default_and_never_on_https(api, tmp_path):
         assert api.get(f"{url}{FAULT_API_PATH}", headers=TOKEN).status_code == 404
     with running(tmp_path, has_fault_api=False) as (info, client):
         assert "MIRROR_ENGINE_FAULT_API" not in info.environment
-        assert client("GET", FAULT_API_PATH[1:]).status == 404
+        assert client("GET", FAULT_API_PATH[1:]).status_code == 404
 
 
 @pytest.mark.slow
@@ -215,5 +215,5 @@ def test_the_fault_api_requires_the_emulator_token_too(tmp_path):
     with running(tmp_path, token="0123456789abcdef") as (info, client):  # noqa: S106 - a test's own
         assert info.environment["MIRROR_ENGINE_FAULT_API"] == f"{info.http}{FAULT_API_PATH}"
         known = {"X_Mirror_Engine_Fault_Token": info.environment["MIRROR_ENGINE_FAULT_API_TOKEN"]}
-        assert client("GET", FAULT_API_PATH[1:], **known).status == 401
-        assert client("GET", FAULT_API_PATH[1:], Authorization="Bearer 0123456789abcdef", **known).status == 200
+        assert client("GET", FAULT_API_PATH[1:], **known).status_code == 401
+        assert client("GET", FAULT_API_PATH[1:], Authorization="Bearer 0123456789abcdef", **known).status_code == 200

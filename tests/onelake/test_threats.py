@@ -60,7 +60,7 @@ class Attacked:
         return self.rejected
 
     def is_well(self):
-        return self.client("HEAD", ZONE).status == 200
+        return self.client("HEAD", ZONE).status_code == 200
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_garbage_instead_of_chunks_commits_nothing(attacked, chunks):
         connection.sendall(head + chunks)
         connection.shutdown(socket.SHUT_WR)
         rest_of(connection)
-    assert attacked.client("HEAD", f"{ZONE}/garbage").status == 404
+    assert attacked.client("HEAD", f"{ZONE}/garbage").status_code == 404
 
 
 EMPTY, TAGGED = "Content-Length: 0", 'If-Match: "0x8D1"'
@@ -222,7 +222,7 @@ def test_bodies_that_end_too_soon_leave_nothing_behind(attacked):
         with connected(attacked.port) as connection:
             connection.sendall(head + os.urandom(8 if head is items else 1_500_000))
     assert attacked.is_well()
-    assert [attacked.client("HEAD", f"{ZONE}/half{number}").status for number in range(8)] == [404] * 8
+    assert [attacked.client("HEAD", f"{ZONE}/half{number}").status_code for number in range(8)] == [404] * 8
     assert (attacked.files(), attacked.reported) == (attacked.before, [])
 
 
