@@ -266,9 +266,9 @@ class Lake:
             if replaced and is_lost:  # before the engine can see it
                 self.options.history.note_replaced(target.path, replaced.identity, present.identity)
             self.storage.rename(source.path, target.path)
+            renamed = present  # which it stays; the engine may have moved it already
             if self.options.rename_updates_mtime:
-                self.set_metadata(target)
-            renamed = self.properties(target)
+                renamed = self.set_metadata(target)
         if replaced and source.path != target.path:
             self._uploads.drop(replaced.identity)
         if is_lost:

@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
 
 from mirror_engine.landing_zone.layout import ENGINE
@@ -154,8 +154,9 @@ class LocalStore(LocalStorage):
         staged.seal()
         with _errors("write", path), self.staging_folder() as private, self._parent(path) as (folder, name):
             os.utime(staged.name, ns=(modified_ns, modified_ns), dir_fd=private, follow_symlinks=False)
+            published = replace(stat_entry(staged.name, private), path=name)  # later an engine may have moved it
             os.replace(staged.name, name, src_dir_fd=private, dst_dir_fd=folder)
-            return stat_entry(name, folder)
+            return published
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or folder in one step, keeping identity and Last-Modified; a file may replace a file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from itertools import count
 
@@ -406,6 +407,22 @@ def test_a_rename_keeps_tag_and_last_modified_of_files_and_folders(zone):
     assert zone.rename("T", "U").etag == folder.etag == zone.properties("U").etag
     assert zone.properties("U/f") == file
     assert zone.names() == ["U"]
+
+
+@pytest.mark.parametrize("call", ["replace", "rename"])
+def test_file_archived_before_its_answer_is_reported_as_written(zone, monkeypatch, call):
+    """An engine may apply a file and move it away at once."""
+    written, moved = zone.put("T/_f", b"abc"), getattr(os, call)
+
+    def archived(source, target, *, src_dir_fd, dst_dir_fd):
+        moved(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        os.unlink(target, dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, call, archived)
+    if call == "rename":
+        assert zone.rename("T/_f", "T/f") == written
+    else:
+        assert zone.put("T/f", b"abcd").size == 4
 
 
 def test_a_rename_that_touches_changes_a_files_tag_and_time_only(zone):
