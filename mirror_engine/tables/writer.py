@@ -1,13 +1,17 @@
-"""`DeltaWriter` of tables in a folder: each batch becomes one commit; a merge engine makes those that merge rows."""
+"""`DeltaWriter` of tables in a folder: each batch becomes one commit; a merge engine makes those that merge rows.
+
+It compacts and vacuums, too.
+"""
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
-from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError
+from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, TableDamaged
 from mirror_engine.tables.base import CommitResult, DeltaWriter, with_applied_by
 from mirror_engine.tables.log.cleanup import clean_up_log
 from mirror_engine.tables.log.commit import (
@@ -20,6 +24,7 @@ from mirror_engine.tables.log.commit import (
     wanted_properties,
 )
 from mirror_engine.tables.log.durability import make_durable
+from mirror_engine.tables.log.log_reader import LogReader
 from mirror_engine.tables.log.record import (
     commits_after,
     creation_record,
@@ -28,14 +33,14 @@ from mirror_engine.tables.log.record import (
     refuse_repeated,
     to_metadata,
 )
-from mirror_engine.tables.log.segments import write_segment
+from mirror_engine.tables.log.segments import sweep_segments, write_segment
 from mirror_engine.tables.log.snapshot import open_log
-from mirror_engine.tables.log.table_path import StorePath
-from mirror_engine.tables.maintainer import LogMaintainer
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, for_each
 from mirror_engine.tables.passthrough import count_duplicates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from mirror_engine.config import ChangeDataFeed
@@ -46,9 +51,11 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
 
+    Maintenance: TypeAlias = tuple[Callable[[], tuple[int, int]], Callable[[], object]]  # compact: files added, removed
 
-class LogWriter(LogMaintainer, DeltaWriter):
-    """`DeltaWriter` over a folder, here or in a store, without the merging.
+
+class LogWriter(LogReader, DeltaWriter):
+    """`DeltaWriter` over a folder, here or in a store, without what merges, compacts and vacuums.
 
     Args:
         tables: `ROOT/Tables`.
@@ -83,6 +90,10 @@ class LogWriter(LogMaintainer, DeltaWriter):
 
         `version` is that of the batch's commit, which the log does not have yet.
         """
+
+    @abstractmethod
+    def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> AbstractContextManager[Maintenance]:
+        """How a table is compacted, and how vacuumed; both commits say the newest record again (`record_again`)."""
 
     def forget(self, folder: TablePath) -> None:
         """Forget a table: a new one in its folder has the same version numbers."""
@@ -190,6 +201,27 @@ class LogWriter(LogMaintainer, DeltaWriter):
         super().drop(table, check)
         self.forget(self.path(table))
 
+    def maintain(
+        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
+    ) -> Mapping[str, Any]:
+        log = open_log(self.path(table))
+        if log is None:
+            return {}
+        folder, since = log.folder, log.version
+        with self.maintenance(table, log, retention_hours) as (compact, vacuum):
+            added, removed = compact()
+            make_durable(folder, since)  # what it replaced may go now
+            before = _count_parquet(folder)
+            if not is_wanted():
+                vacuum()
+        _sweep(folder, retention_hours)
+        make_durable(folder, since)  # VACUUM commits, too
+        if record := log.newest_record()[0]:
+            with suppress(TableDamaged):  # the ledger may still know what it says
+                sweep_segments(folder, record.progress.segments or (), retention_hours * 3600)
+            clean_up_log(log, record.progress.covered)
+        return {"files_added": added, "files_removed": removed, "files_deleted": before - _count_parquet(folder)}
+
 
 def _refuse_misread(table: str, folder: TablePath) -> None:
     """Refuse a new table in a store if deltalake would decode its name and so confuse it with another one."""
@@ -198,3 +230,24 @@ def _refuse_misread(table: str, folder: TablePath) -> None:
             f"{table}: a table in a store cannot have a name that reads as percent-encoded",
             "Rename it at the publisher, or put ROOT on this machine.",
         )
+
+
+def _count_parquet(folder: TablePath) -> int:
+    """Data files in a table's folder, whether they are part of the table or not."""
+    return sum(1 for file in folder.rglob("*.parquet") if LOG_FOLDER not in file.parts[len(folder.parts) :])
+
+
+def _sweep(folder: TablePath, retention_hours: float) -> None:
+    """Delete what VACUUM leaves, once it is past the retention: unfinished files of a killed process, change data."""
+    unfinished = (
+        file
+        for file in folder.rglob("*#[0-9]*")
+        if file.name.rpartition("#")[0].endswith((".parquet", ".json", "_last_checkpoint"))
+    )
+
+    def remove(file: TablePath) -> None:
+        with suppress(OSError):
+            if time.time() - file.stat().st_mtime_ns / 1e9 >= retention_hours * 3600:
+                file.unlink()
+
+    list(for_each(folder, remove, [*unfinished, *(folder / "_change_data").rglob("*.parquet")]))

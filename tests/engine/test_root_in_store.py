@@ -24,9 +24,9 @@ from mirror_engine.storage.roots import state_folder
 from mirror_engine.tables import passthrough, writer
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log import commit
+from mirror_engine.tables.log.segments import record_again
 from mirror_engine.tables.log.table_path import HINT
 from mirror_engine.tables.log.tables_folder import TablesFolder
-from mirror_engine.tables.maintainer import record_again
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, typed
 from mirror_engine.tables.log.durability import sync_folder
-from mirror_engine.tables.log.record import FORMAT, carried_from, from_metadata, last_checkpoint, read_commit
+from mirror_engine.tables.log.record import FORMAT, carried, carried_from, from_metadata, last_checkpoint, read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, create_file, file_in, for_each
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.progress import Progress, Segment
     from mirror_engine.tables.base import BatchRecord, RecordHead, TableSnapshot
+    from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
 
 _FOLDER = "_mirror_engine"  # in the log's
@@ -93,6 +94,22 @@ def applied_by_commits(
     # a segment knows etags better that changed with ROOT's place
     files = {path: file for part in parts[::-1] for path, file in part.files.items() if file.version > after}
     return Applied(files, {place: mark for part in parts[::-1] for place, mark in part.marks.items()})
+
+
+def record_again(log: DeltaLog, *, with_earlier: bool = True) -> str:
+    """The newest record, for a commit without files: log cleanup may delete the commit that carried it (LZ-4.18).
+
+    With what the commits since the newest segment have applied, which may go, too.
+    """
+    record, version, metadata, _ = log.newest_record()
+    if record is None:
+        return ""
+    earlier = None
+    with suppress(TableDamaged):  # the ledger may still know
+        if with_earlier:
+            read = partial(read_records, log.folder)
+            earlier = applied_by_commits(record, log.version, record.progress.covered, read)
+    return carried(metadata, version, earlier)
 
 
 def read_records(folder: TablePath, versions: range) -> Iterator[BatchRecord | None]:

@@ -19,7 +19,7 @@ from mirror_engine.tables.base import with_applied_by
 from mirror_engine.tables.changes.counted import count_changes
 from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.log.commit import commit_batch, commit_maintenance, moved
-from mirror_engine.tables.maintainer import record_again
+from mirror_engine.tables.log.segments import record_again
 from mirror_engine.tables.merge.by_position import Merge, is_large, touched_files
 from mirror_engine.tables.merge.compaction import compact, crowded, small_and_marked, vacuum
 from mirror_engine.tables.reading.spill import scratch_errors
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.changes.counted import CountedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_file import DataFile
-    from mirror_engine.tables.maintainer import Maintenance
+    from mirror_engine.tables.writer import Maintenance
 
 _log = logging.getLogger(__name__)
 _COMMITS = 8  # between two looks for small files

@@ -17,9 +17,9 @@ from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges, stage_here, staged
 from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, commit_batch, evolve
 from mirror_engine.tables.log.record import to_metadata
+from mirror_engine.tables.log.segments import record_again
 from mirror_engine.tables.log.snapshot import count_rows, refuse_newer_rows
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
-from mirror_engine.tables.maintainer import record_again
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name
 from mirror_engine.tables.spark.failures import spark_failures
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.commit import Evolution
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
-    from mirror_engine.tables.maintainer import Maintenance
+    from mirror_engine.tables.writer import Maintenance
 
 DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers and positions take 1.6 GiB
 SMALL_ROWS = 50_000
