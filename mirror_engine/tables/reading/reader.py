@@ -27,13 +27,13 @@ from mirror_engine.storage.base import at_once, digest
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.open_file import WRITE_ASIDE
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
-from mirror_engine.tables.reading.read_ahead import ReadAhead
 from mirror_engine.tables.reading.request import ReadRequest
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows
 from mirror_engine.tables.reading.text import TextChangeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from concurrent.futures import Executor, Future
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.listing import Entry
@@ -45,6 +45,38 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 1 << 20  # of a file that is too small for a second core, or that a store sends ahead
 WHOLE_BYTES = 32 << 20  # of a file that is held in memory as a whole while it is read
+
+
+class _ReadAhead:
+    """At most one file of a table that is being read, or was, before its turn, on the guess of an unchanged context."""
+
+    def __init__(self, pool: Executor, read: Callable[[ReadRequest], FileRows]) -> None:
+        self._pool = pool
+        self._read = read
+        self._begun: tuple[ReadRequest, Future[FileRows]] | None = None
+
+    def begin(self, request: ReadRequest) -> None:
+        """Read a file in the pool; what was begun before is dropped."""
+        self.close()
+        self._begun = request, self._pool.submit(self._read, request)
+
+    def taken(self, request: ReadRequest) -> FileRows | None:
+        """Return the rows that `begin` read; None for another file or context, or if the read had not started.
+
+        Raises what `read` raised.
+        """
+        if self._begun is None or self._begun[0] != request or self._begun[1].cancel():
+            return None
+        begun, self._begun = self._begun[1], None
+        return begun.result()
+
+    def close(self) -> None:
+        """Drop what was begun, with its scratch file. Idempotent."""
+        if self._begun is None:
+            return
+        begun, self._begun = self._begun[1], None
+        if not begun.cancel() and not begun.exception():  # waits where it is running
+            begun.result().rows.close()
 
 
 class ChangeFileReader:
@@ -67,7 +99,7 @@ class ChangeFileReader:
         small = at_once(self._storage, lambda file: self._content(ReadRequest(folder, file), SMALL_BYTES), in_batch)
         contents, following = chain(small, repeat(None)), chain(in_batch[1:], repeat(None))
         room = self._config.max_batch_size
-        with closing(small), closing(ReadAhead(self._second_core, self.read)) as ahead:
+        with closing(small), closing(_ReadAhead(self._second_core, self.read)) as ahead:
             for file, content, after in zip(files, contents, following, strict=False):
                 request = ReadRequest(folder, file, context)
                 read = ahead.taken(request)
