@@ -162,7 +162,8 @@ def _check_chunk_pages(file: BinaryIO, metadata: Struct, rows: int, *, is_option
     at, end, values = begin, begin + metadata[_CHUNK_SIZE].data, 0
     while at < end:
         file.seek(at)
-        page, size = _fields(file.read(min(_HEADER_BYTES, end - at)), 0)
+        reader = _Reader(file.read(min(_HEADER_BYTES, end - at)))
+        page = reader.struct()
         kind = page[_PAGE_KIND].data
         header = page[_PAGE_HEADERS[kind]].data
         if kind == _DICTIONARY_PAGE and (at != begin or begin == data):
@@ -173,7 +174,7 @@ def _check_chunk_pages(file: BinaryIO, metadata: Struct, rows: int, *, is_option
                 raise ValueError("not every reader supports a page's encoding")
             if kind == _DATA_PAGE and is_optional and header[_PAGE_LEVELS].data != _RLE:
                 raise ValueError("not every reader supports the encoding of a page's NULLs")
-        at += size + page[_PAGE_SIZE].data
+        at += reader.at + page[_PAGE_SIZE].data
     if at != end or not values == metadata[_CHUNK_VALUES].data == rows:
         raise ValueError("the size of pages differs from the footer")
 
@@ -200,98 +201,82 @@ def read_struct(content: bytes, last: int = 0) -> Struct:
         ValueError: they are no Thrift, or nested too deeply.
     """
     try:
-        return _fields(content, 0, last)[0]
+        return _Reader(content).struct(last)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _fields(content: bytes, at: int, last: int = 0) -> tuple[Struct, int]:
-    """A struct, and where it ends."""
-    fields: Struct = {}
-    number = 0
-    while head := content[at]:
-        at += 1
-        kind = head & 0x0F
-        if head >> 4:
-            number += head >> 4
+class _Reader:
+    """Reads bytes from the first on; `at` is the next one."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.at = 0
+
+    def struct(self, last: int = 0) -> Struct:
+        fields: Struct = {}
+        number = 0
+        while head := self._byte():
+            kind = head & 0x0F
+            number = number + (head >> 4) if head >> 4 else self._integer()
+            # the head says which bool; in a list it has a byte of its own
+            fields[number] = Value(kind, kind == _TRUE) if kind in _BOOLS else self._value(kind)
+            if number == last:
+                break
+        return fields
+
+    def _value(self, kind: int) -> Value:
+        data: Any = None
+        of = 0
+        if kind in _INTEGERS:
+            data = self._integer()
+        elif kind == BINARY:
+            data = self._bytes(self._number())
+        elif kind == STRUCT:
+            data = self.struct()
+        elif kind in {LIST, _SET}:
+            head = self._byte()
+            of = head & 0x0F
+            count = self._number() if head >> 4 == _MANY else head >> 4
+            data = [self._value(of).data for _ in range(count)]
+        elif kind == _MAP:
+            count = self._number()
+            kinds = self._byte() if count else 0
+            for _ in range(count):
+                self._value(kinds >> 4)
+                self._value(kinds & 0x0F)
+        elif kind in _BOOLS:
+            data = self._byte() == _TRUE
+        elif kind in _FIXED_BYTES:
+            data = self._bytes(_FIXED_BYTES[kind])
         else:
-            number, at = _integer(content, at)
-        if kind in _BOOLS:  # the head says which
-            fields[number] = Value(kind, kind == _TRUE)
-        else:
-            fields[number], at = _value(content, at, kind)
-        if number == last:
-            break
-    return fields, at + 1
+            raise ValueError(f"Thrift has no kind {kind}")
+        return Value(kind, data, of)
 
+    def _byte(self) -> int:
+        self.at += 1
+        return self._content[self.at - 1]
 
-def _value(content: bytes, at: int, kind: int) -> tuple[Value, int]:
-    """A value of a struct or a list, and where it ends; in a list a bool has a byte of its own."""
-    data: Any = None
-    of = 0
-    if kind in _INTEGERS:
-        data, at = _integer(content, at)
-    elif kind == BINARY:
-        size, at = _number(content, at)
-        data, at = _slice(content, at, size)
-    elif kind == STRUCT:
-        data, at = _fields(content, at)
-    elif kind in {LIST, _SET}:
-        of = content[at] & 0x0F
-        data, at = _values(content, at)
-    elif kind == _MAP:
-        at = _after_map(content, at)
-    elif kind in _BOOLS:
-        data, at = content[at] == _TRUE, at + 1
-    elif kind in _FIXED_BYTES:
-        data, at = _slice(content, at, _FIXED_BYTES[kind])
-    else:
-        raise ValueError(f"Thrift has no kind {kind}")
-    return Value(kind, data, of), at
+    def _bytes(self, size: int) -> bytes:
+        self.at += size
+        if self.at > len(self._content):
+            raise IndexError("the bytes end within a value")
+        return self._content[self.at - size : self.at]
 
+    def _number(self) -> int:
+        byte = self._byte()
+        number, shift = byte & 0x7F, 7
+        while byte > 0x7F:  # noqa: PLR2004 - seven bits, and whether more follow
+            if shift > _MAX_SHIFT:
+                raise ValueError("a number is too long")
+            byte = self._byte()
+            number |= (byte & 0x7F) << shift
+            shift += 7
+        return number
 
-def _values(content: bytes, at: int) -> tuple[list[Any], int]:
-    count, of, at = content[at] >> 4, content[at] & 0x0F, at + 1
-    if count == _MANY:
-        count, at = _number(content, at)
-    values = []
-    for _ in range(count):
-        value, at = _value(content, at, of)
-        values.append(value.data)
-    return values, at
-
-
-def _after_map(content: bytes, at: int) -> int:
-    count, at = _number(content, at)
-    kinds, at = (content[at], at + 1) if count else (0, at)
-    for _ in range(count):
-        _, at = _value(content, at, kinds >> 4)
-        _, at = _value(content, at, kinds & 0x0F)
-    return at
-
-
-def _slice(content: bytes, at: int, size: int) -> tuple[bytes, int]:
-    if at + size > len(content):
-        raise IndexError("the bytes end within a value")
-    return content[at : at + size], at + size
-
-
-def _number(content: bytes, at: int) -> tuple[int, int]:
-    byte = content[at]
-    number, shift = byte & 0x7F, 7
-    while byte > 0x7F:  # noqa: PLR2004 - seven bits, and whether more follow
-        if shift > _MAX_SHIFT:
-            raise ValueError("a number is too long")
-        at += 1
-        byte = content[at]
-        number |= (byte & 0x7F) << shift
-        shift += 7
-    return number, at + 1
-
-
-def _integer(content: bytes, at: int) -> tuple[int, int]:
-    number, at = _number(content, at)
-    return (number >> 1) ^ -(number & 1), at
+    def _integer(self) -> int:
+        number = self._number()
+        return (number >> 1) ^ -(number & 1)
 
 
 def written(struct: Struct) -> bytes:
