@@ -255,17 +255,19 @@ class DeltaReader(Protocol):
         found = self.snapshot(table)
         return found.count_rows() if found else None
 
-    def log_stamp(self, table: str, since: int) -> str:
+    def log_stamp(self, table: str, since: int) -> str:  # noqa: ARG002 - not known by default
         """Version, size and time of the newest commit from `since` on; `""` where that says nothing.
 
         While it stays the same, nothing was committed.
         """
+        return ""
 
-    def needed_stamp(self, table: str) -> str:
+    def needed_stamp(self, table: str) -> str:  # noqa: ARG002 - not known by default
         """A hash over names, sizes and times of the files that make up the log's newest version; `""` if unknown.
 
         While it stays the same, the log reads as it did. Always unknown in a store.
         """
+        return ""
 
     def folder_identity(self, folder: str) -> tuple[str, bool]:  # noqa: ARG002 - not known by default
         """The identity of a folder, links followed, and whether it is a link or a mount.
@@ -366,18 +368,20 @@ class DeltaCommitter(Protocol):
         `check`, which raises where another engine may have taken over, is called before each step of it.
         """
 
-    def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+    def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:  # noqa: ARG002 - see below
         """Finish an interrupted drop; call before creating a table.
 
         Takes back a late commit, too.
         """
+        return  # by default a drop is one step
 
-    def take_back(self, table: str, generation: str) -> None:
+    def take_back(self, table: str, generation: str) -> None:  # noqa: ARG002 - see below
         """Remove the newest commit if its generation was dropped and another table was made in its place.
 
         For one that lost the lease while it committed (LZ-4.18): all other commits may be another engine's. On a disk
         nobody can lose it.
         """
+        return  # by default nobody commits late
 
 
 class DeltaMaintainer(Protocol):
@@ -397,6 +401,7 @@ class DeltaWriter(DeltaReader, DeltaCommitter, DeltaMaintainer, Protocol):
 
     def close(self) -> None:
         """End the session, if one was started."""
+        return
 
 
 class HistoryEntry(Part, frozen=True):

@@ -98,9 +98,6 @@ class LogWriter(LogReader, DeltaWriter):
     def forget(self, folder: TablePath) -> None:
         """Forget a table: a new one in its folder has the same version numbers."""
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, check: Callable[[], None] = lambda: None
     ) -> CommitResult:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 from msgspec.structs import replace as entry_with
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.progress import Applied, Progress, Segment
     from mirror_engine.landing_zone.schema import TableSchema
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, ChosenColumns, FileRows, HistoryEntry
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, HistoryEntry, RowChoice
 
 Row = dict[str, Any]
 
@@ -65,19 +65,6 @@ class InProcessWriter(DeltaWriter):
         with self._lock:
             self._tables.pop(table, None)
 
-    def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        """A drop is one step."""
-
-    def take_back(self, table: str, generation: str) -> None:
-        """See `DeltaWriter`; nobody commits late."""
-
-    def log_stamp(self, *_: object, **__: object) -> str:
-        """A process has no memory of another."""
-        return ""
-
-    def needed_stamp(self, table: str) -> str:  # noqa: ARG002 - the same
-        return ""
-
     def latest_external_change(self, *_: object, **__: object) -> int:
         """There is no other writer."""
         return -1
@@ -103,9 +90,6 @@ class InProcessWriter(DeltaWriter):
 
     def make_durable(self, *_: object, **__: object) -> None:
         """Nothing is kept."""
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class MemoryDeltaWriter(InProcessWriter):
@@ -159,15 +143,9 @@ class MemoryDeltaWriter(InProcessWriter):
             ]
             return CommitResult(len(commits), matches, applied_by)
 
-    def rows(
-        self,
-        table: str,
-        *,
-        version: int | None = None,
-        limit: int | None = None,
-        where: Chosen | None = None,
-        columns: ChosenColumns | None = None,
-    ) -> pa.Table | None:
+    def rows(self, table: str, **choice: Unpack[RowChoice]) -> pa.Table | None:
+        version, limit = choice.get("version"), choice.get("limit")
+        where, columns = choice.get("where"), choice.get("columns")
         commits = self._tables.get(table)
         if commits is None:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from mirror_engine.tables.base import APPLICATIONS, DeltaReader
 from mirror_engine.tables.log.data_rows import read_rows
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.progress import Applied, Progress
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import Chosen, ChosenColumns, HistoryEntry, TableSnapshot
+    from mirror_engine.tables.base import HistoryEntry, RowChoice, TableSnapshot
 
 
 class LogReader(TablesFolder, DeltaReader):
@@ -55,21 +55,13 @@ class LogReader(TablesFolder, DeltaReader):
     def make_durable(self, table: str, since: int) -> None:
         make_durable(self.path(table), since)
 
-    def rows(
-        self,
-        table: str,
-        *,
-        version: int | None = None,
-        limit: int | None = None,
-        where: Chosen | None = None,
-        columns: ChosenColumns | None = None,
-    ) -> pa.Table | None:
-        log = open_log(self.path(table), version)
+    def rows(self, table: str, **choice: Unpack[RowChoice]) -> pa.Table | None:
+        log = open_log(self.path(table), choice.get("version"))
         if log is None:
             return None
         with reading_log(log.folder), suppress(FileNotFoundError):  # cleaned up: a checkpoint holds the same
             read_commit(log.folder, log.version)  # deltalake takes an empty one for one without changes
-        return read_rows(log, limit, where, columns)
+        return read_rows(log, choice.get("limit"), choice.get("where"), choice.get("columns"))
 
     def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         folder = self.path(table)
