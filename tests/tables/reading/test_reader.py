@@ -1,33 +1,41 @@
-"""A change file is read whole and checked against the protocol, or rejected at the row that breaks it."""
+"""A change file is read whole and checked against the protocol, or rejected at the row that breaks it.
+
+A large one is read while the one before it is; what comes of it is as if each had waited for its turn.
+"""
 
 from __future__ import annotations
 
 import io
+import threading
+import time
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from memory_storage import MemoryStorage
 
 from mirror_engine.config import Config
-from mirror_engine.errors import ConcurrentModification
+from mirror_engine.errors import ConcurrentModification, StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import Column, TableSchema
+from mirror_engine.tables.dry_run.keys_only import keys_only
+from mirror_engine.tables.reading import reader as reader_module
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import LandedFolder, ReadContext, ReadRequest
 from mirror_engine.tables.reading.spill import all_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 KEYED = Metadata(key_columns=("Id",))
 KEYLESS = Metadata()
@@ -36,6 +44,7 @@ ORDERS = TableName("Sales", "Orders")
 ID, CITY = Column("Id", "long"), Column("City", "string")
 EMPTY = ReadContext()
 FILLED = ReadContext(TableSchema((ID, CITY)), is_empty=False)
+KNOWN = ReadContext(TableSchema((ID,)), is_empty=False)
 
 
 def parquet(**columns):
@@ -48,15 +57,34 @@ def parquet_table(table):
     return sink.getvalue()
 
 
+class WatchedStorage(MemoryStorage):
+    """Something happens `before` or `after` a file is opened by its path; `opened` has their numbers, as they were."""
+
+    def __init__(self):
+        super().__init__()
+        self.opened, self.before, self.after = [], lambda _: None, lambda _: None
+
+    def open(self, path, only=None):
+        self.opened.append(path[-10:-8])
+        self.before(path)
+        handle = super().open(path, only)
+        self.after(path)
+        return handle
+
+
 @dataclass
 class ReaderZone:
     """A landing zone in memory with one table, and its reader."""
 
     scratch: Path
     config: Config = field(default_factory=Config)
-    storage: MemoryStorage = field(default_factory=MemoryStorage)
+    storage: WatchedStorage = field(default_factory=WatchedStorage)
     folder: str = "Files/LandingZone"
     memory_bytes: int = 256 * 1024
+
+    @cached_property
+    def reader(self):
+        return ChangeFileReader(self.storage, self.config, all_rows(self.scratch, self.memory_bytes))
 
     def lands(self, content, path=FIRST):
         self.storage.put(self.where(path), content)
@@ -74,8 +102,7 @@ class ReaderZone:
         return self.reads_listed(self.lands(content, path), metadata, context)
 
     def reads_listed(self, file, metadata=KEYED, context=EMPTY):
-        reader = ChangeFileReader(self.storage, self.config, all_rows(self.scratch, self.memory_bytes))
-        return reader.read(ReadRequest(LandedFolder(self.folder, ORDERS, metadata), file, context))
+        return self.reader.read(ReadRequest(LandedFolder(self.folder, ORDERS, metadata), file, context))
 
     def rejects(self, *arguments, **options):
         with pytest.raises(RejectedFile) as caught:
@@ -238,31 +265,20 @@ def test_a_file_removed_or_replaced_since_it_was_listed_is_left_to_the_next_cycl
         landed.reads_listed(listed)
 
 
-class ChangedWhenOpened(MemoryStorage):
-    """Something happens to the file as soon as it is opened."""
-
-    then: Callable[[], None]
-
-    def open(self, path, only=None):
-        handle = super().open(path, only)
-        self.then()
-        return handle
-
-
 @pytest.mark.parametrize("content", [parquet(Id=[1]), b"PAR1 half a fi"])
 def test_a_file_that_keeps_changing_while_it_is_read_is_rejected_as_such(tmp_path, content):
-    storage = ChangedWhenOpened()
-    zone = ReaderZone(tmp_path, storage=storage)
+    zone = ReaderZone(tmp_path)
+    storage = zone.storage
     for more in (b"more", b""):
-        storage.then = lambda more=more: storage.write_in_place(zone.where(), content + more)
+        storage.after = lambda path, more=more: storage.write_in_place(path, content + more)
         message = zone.rejects(content).diagnostic.message
         assert message == "file cannot be read: it changed while it was read"
-    for then in (
-        lambda: storage.put(zone.where(), content),
-        lambda: storage.put(zone.where(), content, modified_ns=zone.lists().modified_ns),
-        lambda: storage.delete(zone.where()),
+    for after in (
+        lambda path: storage.put(path, content),
+        lambda path: storage.put(path, content, modified_ns=zone.lists().modified_ns),
+        storage.delete,
     ):
-        storage.then = then
+        storage.after = after
         with pytest.raises(ConcurrentModification):
             zone.reads(content)
 
@@ -333,3 +349,172 @@ def test_misspelled_marker_says_all_of_marker_free_inserts(landed):
 
 def test_near_name_beside_the_marker_is_a_column(landed):
     assert codes(landed.reads(parquet(**{"Id": [1], "rowMarker": [2], MARKER_COLUMN: pa.array([0], pa.int32())}))) == []
+
+
+# --- large files: the next one is read ahead
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _every_file_is_large():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader_module, "SMALL_BYTES", 0)
+        yield
+
+
+@dataclass
+class ReadAheadZone(ReaderZone):
+    """The same, whose rows are all spilled; with its files."""
+
+    memory_bytes: int = 1
+    files: list[Entry] = field(default_factory=list)
+
+    def in_order(self, context=KNOWN):
+        return closing(self.reader.in_order(LandedFolder(self.folder, ORDERS, KEYED), self.files, context))
+
+
+def ahead(scratch, *contents, config=None):
+    zone = ReadAheadZone(scratch, config or Config())
+    zone.files += [zone.lands(content, f"{number:020}.parquet") for number, content in enumerate(contents, 1)]
+    return zone
+
+
+def told(read):
+    return replace(read, rows=rows(read))
+
+
+def one_after_the_other(zone, context):
+    """What files come to where each is read in its turn, up to the first rejected one."""
+    found = []
+    for file in zone.files:
+        try:
+            found.append(zone.reads_listed(file, context=context))
+        except RejectedFile as error:
+            return [*map(told, found), str(error)]
+        context = found[-1].context
+    return list(map(told, found))
+
+
+def in_order(zone, context):
+    found = []
+    with zone.in_order(context) as reading:
+        try:
+            found += map(told, reading)
+        except RejectedFile as error:
+            found.append(str(error))
+    return found
+
+
+columns = st.fixed_dictionaries(
+    {"Id": st.just([1, 2])},
+    optional={
+        "City": st.sampled_from([["Linz", None], [b"Linz", b"Wels"]]),
+        "Number": st.sampled_from([[1, 2], [1.0, None]]),
+        MARKER_COLUMN: st.sampled_from([[0, 4], [2, 2], [0, 3]]),
+    },
+)
+contents = st.one_of(columns.map(lambda of: parquet(**of)), st.just(b"PAR1 damaged"))
+
+
+@given(st.lists(contents, max_size=6), st.sampled_from([ReadContext(), KNOWN]))
+def test_files_come_as_if_read_one_by_one(files, context):
+    with TemporaryDirectory() as scratch:
+        zone = ahead(Path(scratch), *files)
+        assert in_order(zone, context) == one_after_the_other(zone, context)
+
+
+SAME = parquet(Id=[1, 2])
+
+
+def test_two_large_files_are_read_at_once(tmp_path):
+    zone = ahead(tmp_path, SAME, SAME)
+    both = threading.Barrier(2, timeout=20)
+    zone.storage.before = lambda _: both.wait()
+    with zone.in_order() as reading:
+        assert [read.row_count for read in reading] == [2, 2]
+
+
+def test_a_file_whose_context_changed_is_read_again(tmp_path):
+    zone = ahead(tmp_path, parquet(Id=[1], City=["Linz"]), SAME)
+    with zone.in_order() as reading:
+        assert [read.context.schema.names for read in reading] == [("Id", "City")] * 2
+    assert sorted(zone.storage.opened) == ["01", "02", "02"]
+
+
+@pytest.mark.parametrize(
+    ("context", "bounds", "config"),
+    [
+        (ReadContext(), {}, Config()),  # the first file of a table changes its context
+        (KNOWN, {}, Config(max_batch_files=1)),
+        (KNOWN, {}, Config(max_batch_size=len(SAME) * 2 - 1)),
+        (KNOWN, {"WHOLE_BYTES": 0}, Config()),
+        (KNOWN, {"SMALL_BYTES": len(SAME)}, Config()),
+        (KNOWN, {}, Config(memory_limit=1 << 30)),
+    ],
+)
+def test_no_file_is_read_ahead_in_vain(tmp_path, monkeypatch, context, bounds, config):
+    for name, size in bounds.items():
+        monkeypatch.setattr(reader_module, name, size)
+    zone = ahead(tmp_path, SAME, SAME, config=config)
+    with zone.in_order(context) as reading:
+        next(reading)
+    assert set(zone.storage.opened) == {"01"}
+
+
+def test_files_before_count_for_the_size_of_a_batch(tmp_path):
+    zone = ahead(tmp_path, *[SAME] * 4, config=Config(max_batch_size=len(SAME) * 4 - 1))
+    with zone.in_order() as reading:
+        for _ in range(3):
+            next(reading)
+    assert set(zone.storage.opened) == {"01", "02", "03"}
+
+
+def test_a_mode_without_threads_reads_nothing_ahead(tmp_path):
+    zone = ahead(tmp_path, SAME, SAME)
+    zone.reader = ChangeFileReader(zone.storage, Config(), keys_only(None))
+    with zone.in_order() as reading:
+        next(reading)
+    assert zone.storage.opened == ["01"]
+
+
+def test_reading_that_ends_early_leaves_nothing_behind(tmp_path):
+    zone, ended = ahead(tmp_path, SAME, SAME), []
+    really_read = zone.reader.read
+
+    def slow_at_the_second(request, *content):
+        read = really_read(request, *content)
+        if request.file == zone.files[1]:
+            time.sleep(0.1)
+        ended.append(request.file)
+        return read
+
+    zone.reader.read = slow_at_the_second
+    with zone.in_order() as reading:
+        next(reading).rows.close()
+    assert ended == zone.files
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [ConcurrentModification("gone"), StorageUnavailable("gone")])
+def test_an_error_ahead_is_raised_in_its_turn(tmp_path, error):
+    zone = ahead(tmp_path, SAME, SAME)
+
+    def fail_at_the_second(path):
+        if path.endswith("2.parquet"):
+            raise error
+
+    zone.storage.before = fail_at_the_second
+    with zone.in_order() as reading:
+        assert next(reading).row_count == 2
+        with pytest.raises(type(error)):
+            next(reading)
+    with zone.in_order() as reading:
+        next(reading)  # and never where no one asks for it
+
+
+def test_a_busy_pool_delays_no_table(tmp_path):
+    zone, end = ahead(tmp_path, SAME, SAME), threading.Event()
+    other_table = zone.reader._second_core.submit(end.wait, 20)
+    with zone.in_order() as reading:
+        assert [read.row_count for read in reading] == [2, 2]
+    assert not other_table.done()
+    end.set()
