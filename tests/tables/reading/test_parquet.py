@@ -1,9 +1,15 @@
-"""Parquet change files open with Parquet's own types, or are rejected in plain words."""
+"""Parquet change files open with Parquet's own types, or are rejected in plain words.
+
+A small file takes no more memory than it really expands to, whatever its headers and footer claim.
+"""
 
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -19,8 +25,9 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import VOID, Column
+from mirror_engine.tables import footer as thrift
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, ParquetChangeFile
+from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, MAGIC, ParquetChangeFile, file_end
 from mirror_engine.testing.cases import load
 
 PATH = "Orders/00000000000000000001.parquet"
@@ -32,6 +39,11 @@ def written(table, **options):
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     return sink.getvalue()
+
+
+def plain(table, **options):
+    """A file of pages and their places alone."""
+    return written(table, **{"use_dictionary": False, "write_statistics": False, "store_schema": False, **options})
 
 
 def opened(content, config=None):
@@ -279,7 +291,7 @@ def test_a_footer_beyond_the_bound_is_rejected():
 
 def test_a_page_whose_checksum_differs_is_rejected():
     table = pa.table({"Id": pa.array([1, 2, 7_777_777_777], pa.int64())})
-    content = written(table, compression="NONE", use_dictionary=False, write_page_checksum=True, write_statistics=False)
+    content = plain(table, compression="NONE", write_page_checksum=True)
     value = (7_777_777_777).to_bytes(8, "little")
     assert content.count(value) == 1
     error = rejected(content.replace(value, (7_777_777_776).to_bytes(8, "little")))
@@ -296,8 +308,8 @@ def test_a_column_that_only_other_readers_can_decode_is_named_with_its_encoding(
 
 
 def test_a_page_whose_checksum_differs_is_damaged_whatever_its_encoding():
-    options = {"use_dictionary": False, "column_encoding": "DELTA_BINARY_PACKED", "write_page_checksum": True}
-    content = bytearray(written(pa.table({"Id": [1, 2**40, 3]}), compression="NONE", write_statistics=False, **options))
+    options = {"compression": "NONE", "column_encoding": "DELTA_BINARY_PACKED", "write_page_checksum": True}
+    content = bytearray(plain(pa.table({"Id": [1, 2**40, 3]}), **options))
     content[pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0).total_compressed_size - 1] ^= 1
     assert rejected(bytes(content)).diagnostic.code == "ME024"
 
@@ -387,3 +399,129 @@ def test_a_file_without_rows_or_row_groups_is_valid():
     sink = io.BytesIO()
     pq.ParquetWriter(sink, pa.schema([("Id", pa.int64())])).close()
     assert rows_or_none(opened(sink.getvalue())) == []
+
+
+# --- claims
+
+MEBIBYTE = 1 << 20
+CLAIM = 2**31 - 1
+UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 2, 3  # fields of a page's header
+
+READ = """
+import os, sys
+from peak_memory import peak_bytes
+from mirror_engine.config import Config
+from mirror_engine.tables.reading.open_file import limit_memory
+from mirror_engine.tables.reading.parquet import ParquetChangeFile
+
+def read(path, more):
+    if more:
+        limit_memory(more)
+    before = peak_bytes()
+    with open(path, "rb", buffering=0) as handle:
+        try:
+            for batch in ParquetChangeFile(handle, "Orders/1.parquet", Config()).batches():
+                pass
+        except Exception as error:
+            said = f"{type(error).__name__} {error.diagnostic.code}"
+        else:
+            said = "read"
+    print(said, peak_bytes() - before, sep=", ", flush=True)
+
+for path, more in zip(sys.argv[1::2], sys.argv[2::2]):
+    if not os.fork():
+        read(path, int(more))
+        os._exit(0)
+    os.wait()
+"""
+
+
+def with_page_header(content, field, number):
+    """The first page's header with another number in a field."""
+    reader = thrift._Reader(content[len(MAGIC) :])
+    page = {**reader.struct(), field: thrift.Value(thrift.INTEGER, number)}
+    return MAGIC + thrift.written(page) + content[len(MAGIC) + reader.at :]
+
+
+def zeros(mebibytes):
+    return plain(pa.table({"Text": ["\0" * (mebibytes * MEBIBYTE)]}), compression="zstd")
+
+
+LONG = "x" * 40_000
+PREFIXED = {"column_encoding": {"Text": "DELTA_BYTE_ARRAY"}}
+# a file, MiB by which its process may grow, what comes of it, and MiB by which it grows at most
+FILES = {
+    "2 GiB of compressed bytes, claimed by a page header": (
+        lambda: with_page_header(plain(pa.table({"Id": [1, 2]})), COMPRESSED_SIZE, CLAIM),
+        *(0, "RejectedFile ME024", 32),
+    ),
+    "2 GiB of uncompressed bytes, claimed by a page that expands to 140 MiB": (
+        lambda: with_page_header(zeros(140), UNCOMPRESSED_SIZE, CLAIM),
+        *(0, "RejectedFile ME024", 140 + 64),
+    ),
+    "192 MiB of zeros in few kilobytes, rejected once they came": (
+        lambda: zeros(192),
+        *(0, "RejectedFile ME075", 3 * 192 + 64),
+    ),
+    "the same under a limit, rejected before they come": (lambda: zeros(192), 128, "RejectedFile ME075", 64),
+    "an honest file under a limit": (lambda: plain(pa.table({"Id": list(range(100_000))})), 128, "read", 128),
+    "a dictionary of long values, 300 MiB": (
+        lambda: plain(pa.table({"Text": [LONG] * 8_000}), use_dictionary=True),
+        *(0, "read", 200),
+    ),
+    "values that share a long beginning": (
+        lambda: plain(pa.table({"Text": [f"{LONG}{number}" for number in range(8_000)]}), **PREFIXED),
+        *(0, "read", 200),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def read_alone(tmp_path_factory):
+    """What a process of its own makes of each file, and by how many bytes its memory grew."""
+    arguments, folder = [], tmp_path_factory.mktemp("files")
+    for number, (made, more, *_) in enumerate(FILES.values()):
+        path, content = folder / f"{number}.parquet", made()
+        assert len(content) < 10 * MEBIBYTE
+        path.write_bytes(content)
+        arguments += [str(path), str(more * MEBIBYTE)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", READ, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+    return dict(zip(FILES, (line.split(", ") for line in done.stdout.splitlines()), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
+@pytest.mark.parametrize("name", FILES)
+def test_memory_of_a_parquet_file_is_bounded(read_alone, name):
+    *_, expected, most = FILES[name]
+    outcome, grown = read_alone[name]
+    assert outcome == expected
+    assert int(grown) < most * MEBIBYTE
+
+
+@pytest.mark.parametrize("source", [io.BytesIO, pa.BufferReader], ids=["file", "memory"])
+@pytest.mark.parametrize(
+    ("field", "number"), [(COMPRESSED_SIZE, CLAIM), (COMPRESSED_SIZE, -1), (UNCOMPRESSED_SIZE, -CLAIM)]
+)
+def test_page_that_claims_an_impossible_size_is_rejected(source, field, number):
+    content = with_page_header(plain(pa.table({"Id": [1, 2], "City": ["Linz", "Graz"]})), field, number)
+    with pytest.raises(RejectedFile, match="the pages of row group 1 cannot be read"):
+        list(ParquetChangeFile(source(content), PATH, Config()).batches())
+
+
+def test_footer_whose_row_groups_expand_too_far_is_rejected_unread():
+    content = plain(pa.table({"Text": ["x" * 100_000] * 20}), compression="zstd")
+    with pytest.raises(RejectedFile, match="ME075"):
+        next(opened(content, Config(max_row_size=20_000)).batches())
+
+
+SCHEMA_FIRST = b"\x15\x04\x19"  # the version, then the schema: a list
+MANY_STRUCTS = b"\xfc\xff\xff\xff\x7f"  # 268 million of them
+
+
+@pytest.mark.parametrize("footer", [SCHEMA_FIRST + MANY_STRUCTS, b"\x19" * 10_000], ids=["many structs", "deep"])
+def test_footer_that_claims_too_many_structs_is_rejected(footer):
+    with pytest.raises(RejectedFile, match="its footer cannot be understood"):
+        opened(MAGIC + file_end(footer))
