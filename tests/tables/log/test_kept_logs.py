@@ -39,16 +39,8 @@ def opened_logs(monkeypatch):
 def begun(writer, name="dbo/T"):
     table = Scenario(writer, SIMPLE, ["Id"], name)
     table.change((0, 1, "Linz"))
-    batch(table, (1, 1, "Graz"))
+    table.change_after_snapshot((1, 1, "Graz"))
     return table
-
-
-def batch(table, *rows):
-    """Commit as the engine does: against a snapshot."""
-    file = table.file(SIMPLE.names, *rows)
-    table.batch += 1
-    changes = ChangeBatch((file,), SIMPLE, table.keys, table.writer.snapshot(table.table))
-    table.version = table.writer.apply(table.table, changes, table.record(file)).version
 
 
 @pytest.mark.slow
@@ -57,7 +49,7 @@ def test_next_batches_open_no_log(local, opened_logs, monkeypatch):
     opened_logs.clear()
     monkeypatch.setattr(DeltaTable, "transaction_version", lambda *_: pytest.fail("all commits are read"))
     for number in range(2, 15):
-        batch(table, (number % 3 and 4, number, "Wien"))
+        table.change_after_snapshot((number % 3 and 4, number, "Wien"))
     assert opened_logs == []
     assert len(table.found()) == len(range(2, 15)) + 1
 
@@ -68,14 +60,14 @@ def test_deltalake_reads_no_commit_of_this_engine_until_small_files_are_looked_a
     move_on = DeltaTable.update_incremental
     monkeypatch.setattr(DeltaTable, "update_incremental", lambda table: moved.append(table.version()) or move_on(table))
     for number in range(2, 16):
-        batch(table, (number % 3 and 4, number, "Wien"))
+        table.change_after_snapshot((number % 3 and 4, number, "Wien"))
     assert moved == [1, 8, 16]  # at the versions 8 and 16, and after files were put together
 
 
 def test_files_of_own_commits_are_chosen_by_their_bounds(local):
     table = begun(local)
     for key in (10, 20, 30):
-        batch(table, (0, key, "Wien"))
+        table.change_after_snapshot((0, key, "Wien"))
     log = local.snapshot("dbo/T").log
     assert len(log.own) == 4
     whole, text = pa.int32(), pa.string()
@@ -112,7 +104,7 @@ def test_files_of_another_program_need_no_statistics(local):
 
 def test_a_log_that_another_program_moved_on_has_no_handle_of_its_version(local):
     table = begun(local)
-    batch(table, (0, 10, "Wien"))
+    table.change_after_snapshot((0, 10, "Wien"))
     log = local.snapshot("dbo/T").log
     add_rows(log.folder, SIMPLE, [(7, "x")])
     with pytest.raises(CommitConflict, match="was committed by another writer"):
@@ -162,7 +154,7 @@ def test_repeated_batch_is_refused(local):
     table = begun(local)
     table.batch -= 1
     with pytest.raises(CommitConflict, match="batch 2 is already in the table"):
-        batch(table, (4, 2, "Wien"))
+        table.change_after_snapshot((4, 2, "Wien"))
 
 
 @pytest.mark.slow
@@ -189,17 +181,17 @@ def test_kept_log_equals_one_opened_anew_after_any_commits(local, seed):
         assert facts(before) == facts(known_log(folder))
         local._logs.keep(before)
         table.version = before.version
-        batch(table, (4, number, "Wien"))
+        table.change_after_snapshot((4, number, "Wien"))
 
 
 def test_rebuilt_table_of_same_version_is_opened_anew(local, opened_logs):
-    batch(begun(local), (4, 2, "Wien"))
+    begun(local).change_after_snapshot((4, 2, "Wien"))
     shutil.rmtree(local.path("dbo/T"))
     other = Scenario(local, SIMPLE, ["Id"])
     other.generation = "g2"
     local._logs, kept = KeptLogs(), local._logs
     for number in range(3):
-        batch(other, (0, number, "Bonn"))
+        other.change_after_snapshot((0, number, "Bonn"))
     local._logs = kept
     opened_logs.clear()
     assert local.snapshot("dbo/T").record.progress.generation == "g2"
@@ -224,7 +216,7 @@ def test_damage_in_a_newer_commit_is_told(local):
 
 def test_damage_that_comes_before_new_columns_is_told(local):
     table = begun(local)
-    batch(table, (0, 2, "Wien"))
+    table.change_after_snapshot((0, 2, "Wien"))
     snapshot = local.snapshot("dbo/T")
     (local.path("dbo/T") / f"_delta_log/{snapshot.version + 1:020}.json").write_text("{")
     table.schema = schema_of("Id", "City:string", "Zip")
@@ -249,9 +241,9 @@ def test_log_in_a_store_is_opened_anew_before_its_token_expires(onelake_server, 
         writer = ArrowWriter(server.new_root() / TABLES, tmp_path)
         table = begun(writer)
         opened_logs.clear()
-        batch(table, (4, 2, "Wien"))
+        table.change_after_snapshot((4, 2, "Wien"))
         assert opened_logs == []
         now = module.time.monotonic() + module._KEPT_SECONDS
         monkeypatch.setattr(module.time, "monotonic", lambda: now)
-        batch(table, (4, 3, "Wien"))
+        table.change_after_snapshot((4, 3, "Wien"))
         assert opened_logs == ["T"]
