@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
-from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
 from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, RecordHead
+from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, MatchCounts, RecordHead
 from mirror_engine.tables.log.commit import commit_batch, create_table, evolution, evolve
 from mirror_engine.tables.log.snapshot import count_rows, open_log, stated_rows
 from mirror_engine.tables.passthrough import CopiedRows
@@ -94,6 +94,22 @@ def file_rows(path, schema, names, *rows):
     markers = pa.array([row[0] for row in rows], pa.int8())
     table = pa.Table.from_arrays([*columns, markers], schema=pa.schema([*fields, (MARKER_COLUMN, pa.int8())]))
     return FileRows(Entry(path, 0, 1, "1"), "digest", TableRows(table), Counter(row[0] for row in rows), True, 0)
+
+
+def changes_of(names, keys, file):
+    """The changes of a file, as `file_rows` takes them."""
+    rows = [dict(zip(names, values, strict=True)) for _, *values in file]
+    keyed = [(tuple(row[key] for key in keys), row) for row in rows]
+    return [Change(RowMarker(marker), *row) for (marker, *_), row in zip(file, keyed, strict=True)]
+
+
+def replayed(rows, names, keys, file):
+    """Rows after the changes of a file, and what they match: as `replay` says."""
+    changes = changes_of(names, keys, file)
+    rows, effects = replay(rows, changes, keys)
+    pairs = [(change.marker, effect.matched) for change, effect in zip(changes, effects, strict=True)]
+    duplicates = sum(marker == 0 and matched > 0 for marker, matched in pairs)
+    return rows, MatchCounts(duplicates, sum(marker != 0 and matched > 1 for marker, matched in pairs))
 
 
 def passthrough_rows(landed, rows, keys=("Id",)):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from delta_scenario import KEYS, PARTITIONS, Scenario, file_rows, known_log, passthrough_rows, schema_of
+from delta_scenario import KEYS, PARTITIONS, Scenario, file_rows, known_log, passthrough_rows, replayed, schema_of
 from independent_readers import content
 
-from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
-from mirror_engine.tables.base import MatchCounts
+from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.tables.changes import counted, key_index
 from mirror_engine.tables.log import commit, data_files
 from mirror_engine.tables.merge import arrow, by_position, compaction, spark
@@ -142,12 +141,7 @@ class RandomLog:
 
     def _replayed(self, file):
         """Have `replay` apply a file; what its changes met."""
-        rows, keys = file.rows.table.to_pylist(), self.scenario.keys
-        markers = [RowMarker(row.pop(MARKER_COLUMN)) for row in rows]
-        changes = [
-            Change(marker, tuple(row[key] for key in keys), row) for marker, row in zip(markers, rows, strict=True)
-        ]
-        self.rows, effects = replay(self.rows, changes, keys)
-        pairs = [(marker, effect.matched) for marker, effect in zip(markers, effects, strict=True)]
-        duplicates = sum(marker == 0 and matched > 0 for marker, matched in pairs)
-        return MatchCounts(duplicates, sum(marker != 0 and matched > 1 for marker, matched in pairs))
+        table, names = file.rows.table, [name for name in file.rows.schema.names if name != MARKER_COLUMN]
+        changes = zip(*(table[name].to_pylist() for name in (MARKER_COLUMN, *names)), strict=True)
+        self.rows, matches = replayed(self.rows, names, self.scenario.keys, list(changes))
+        return matches

@@ -11,7 +11,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from delta_protocol import protocol_faults
-from delta_scenario import KEYS, Scenario, passthrough_rows, schema_of
+from delta_scenario import KEYS, Scenario, changes_of, passthrough_rows, schema_of
 from deltalake import DeltaTable
 from independent_readers import content, fed
 
@@ -35,11 +35,7 @@ def net_changes(before, batch, names, keys):
         names: of the columns.
         keys: of the key columns.
     """
-    rows = [dict(zip(names, values, strict=True)) for _, *values in batch]
-    changes = [
-        Change(RowMarker(marker), tuple(row[key] for key in keys), row)
-        for (marker, *_), row in zip(batch, rows, strict=True)
-    ]
+    changes = changes_of(names, keys, batch)
     after, _ = replay(before, changes, keys)
     fed: Counter[tuple[str, frozenset[object]]] = Counter()
     by_key: dict[object, list[Change]] = {}

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 import pytest
-from delta_scenario import KEYS, PARTITIONS, Scenario, passthrough_rows, schema_of
+from delta_scenario import KEYS, PARTITIONS, Scenario, passthrough_rows, replayed, schema_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.errors import CommitConflict, UsageError
-from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_rows
+from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import Column, Incoming, merge
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
@@ -258,15 +258,11 @@ def run(writer, batches):
     return table.found(), met
 
 
-def replayed(batches):
-    serial = itertools.count()
-    rows, met = [], []
+def by_replay(batches):
+    serial, rows, met = itertools.count(), [], []
     for file in itertools.chain(*batches):
-        changes = [Change(RowMarker(marker), (a, b), {"a": a, "b": b, "v": next(serial)}) for marker, a, b in file]
-        rows, effects = replay(rows, changes, ["a", "b"])
-        pairs = [(change.marker, effect.matched) for change, effect in zip(changes, effects, strict=True)]
-        duplicates = sum(marker == 0 and matched > 0 for marker, matched in pairs)
-        met.append(MatchCounts(duplicates, sum(marker != 0 and matched > 1 for marker, matched in pairs)))
+        rows, matches = replayed(rows, KEYED.names, ["a", "b"], [(*change, next(serial)) for change in file])
+        met.append(matches)
     return sorted((tuple(row.values()) for row in rows), key=repr), met
 
 
@@ -278,13 +274,13 @@ def test_every_pair_of_markers_on_every_count_of_rows(writer):
     before = [(0, key, "x") for key, (count, _) in cases for _ in range(count)]
     changes = [(marker, key, "x") for key, (_, markers) in cases for marker in markers]
     batches = [[before], [changes]]
-    assert run(writer, batches) == replayed(batches)
+    assert run(writer, batches) == by_replay(batches)
 
 
 @settings(max_examples=50)
 @given(BATCHES)
 def test_the_memory_writer_does_what_replay_says(batches):
-    assert run(MemoryDeltaWriter(), batches) == replayed(batches)
+    assert run(MemoryDeltaWriter(), batches) == by_replay(batches)
 
 
 KINDS = [
