@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from delta_scenario import SIMPLE, Scenario
 
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
@@ -21,6 +22,12 @@ STORES = {  # ADLS is to deltalake what OneLake is
 @pytest.fixture
 def local(tmp_path):
     return ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH)
+
+
+@pytest.fixture
+def table(local):
+    """A keyed table of `arrow` that is not made yet."""
+    return Scenario(local, SIMPLE, ["Id"])
 
 
 @pytest.fixture

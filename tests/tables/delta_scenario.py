@@ -87,6 +87,9 @@ def schema_of(*columns, partitions=()):
     return TableSchema(tuple(made), tuple(partitions))
 
 
+SIMPLE = schema_of("Id", "City:string")
+
+
 def file_rows(path, schema, names, *rows):
     """A change file of the named columns; each row is its marker, then its values."""
     fields = [(name, arrow_type(next(c.type for c in schema.columns if c.name == name))) for name in names]

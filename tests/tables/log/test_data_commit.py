@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_protocol import protocol_faults
-from delta_scenario import Scenario, schema_of
+from delta_scenario import SIMPLE, Scenario, schema_of
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
@@ -82,9 +82,6 @@ def test_tables_with_features_that_deltalake_cannot_write_are_left_to_spark(fres
     table.change((0, 1, "x"))
     assert maker(table).startswith("Apache-Spark")
     assert table.found() == [(1, "x")]
-
-
-SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture
@@ -169,9 +166,8 @@ USED = {  # versions without a list of features have these, too: what counts is 
 
 
 @pytest.mark.parametrize(("feature", "use"), [*((each, None) for each in LISTED), *USED.items()])
-def test_features_that_ask_more_of_a_writer_are_left_to_spark(local, without_spark, feature, use):
+def test_features_that_ask_more_of_a_writer_are_left_to_spark(table, without_spark, feature, use):
     """By name, and without the expression."""
-    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     log = table.log()
     if use is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import Scenario, schema_of
+from delta_scenario import SIMPLE, Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged
@@ -20,8 +20,6 @@ from mirror_engine.tables.log.data_files import written_file
 from mirror_engine.tables.log.durability import make_durable, sync_new
 from mirror_engine.tables.log.tables_folder import TablesFolder
 from mirror_engine.tables.merge.arrow import ArrowWriter
-
-SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture

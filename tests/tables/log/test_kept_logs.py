@@ -7,7 +7,7 @@ import shutil
 
 import pyarrow as pa
 import pytest
-from delta_scenario import Scenario, add_rows, evolved, facts, known_log, schema_of
+from delta_scenario import SIMPLE, Scenario, add_rows, evolved, facts, known_log, schema_of
 from deltalake import DeltaTable
 
 from mirror_engine.errors import CommitConflict, TableDamaged
@@ -19,8 +19,6 @@ from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.record import creation_record, to_metadata
 from mirror_engine.tables.log.snapshot import KeptLogs, refuse_newer_rows
 from mirror_engine.tables.merge.arrow import ArrowWriter
-
-SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture

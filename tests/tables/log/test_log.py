@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from delta_scenario import AWKWARD_NAMES, Scenario, commit_without_rows, evolved, known_log, schema_of
+from delta_scenario import AWKWARD_NAMES, SIMPLE, Scenario, commit_without_rows, evolved, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
@@ -22,8 +22,6 @@ from mirror_engine.tables.log.commit import create_table, put_commit
 from mirror_engine.tables.log.record import history_entry, now_ms
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.tables_folder import TablesFolder
-
-SIMPLE = schema_of("Id", "City:string")
 
 
 def test_the_folder_of_a_schema_stays_when_its_last_table_is_dropped(tmp_path):

@@ -7,14 +7,13 @@ import time
 from dataclasses import replace
 
 import pytest
-from delta_scenario import Scenario, add_rows, known_log, schema_of
+from delta_scenario import SIMPLE, Scenario, add_rows, known_log
 from deltalake import DeltaTable
 
 from mirror_engine.landing_zone.progress import Segment
 from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log.cleanup import LOG_RETENTION, clean_up_log
 
-SIMPLE = schema_of("Id", "City:string")
 DAY = 86_400
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from delta_protocol import marks as marks_of
 from delta_protocol import protocol_faults, read_history, rewrite
-from delta_scenario import Scenario, known_log, schema_of
+from delta_scenario import SIMPLE, Scenario, known_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
@@ -20,8 +20,6 @@ from mirror_engine.errors import TableDamaged
 from mirror_engine.tables.log.roaring import deserialized, serialized
 from mirror_engine.tables.log.vectors import _TO_Z85, new_vectors, read_vector, vector_file, vector_place
 from mirror_engine.tables.log.vectors_in_use import VectorsInUse
-
-SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture

@@ -9,15 +9,13 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import Scenario, known_log, schema_of
+from delta_scenario import SIMPLE, Scenario, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.compaction import vacuum
-
-SIMPLE = schema_of("Id", "City:string")
 
 
 def test_tables_below_a_folder_with_letters_that_need_escaping_are_merged(tmp_path):
@@ -52,9 +50,8 @@ def test_int96_timestamps_are_rewritten_as_they_are(local):
 
 
 @pytest.mark.slow
-def test_rows_added_since_the_snapshot_are_a_conflict(local, monkeypatch):
+def test_rows_added_since_the_snapshot_are_a_conflict(table, monkeypatch):
     """Be they merged or added."""
-    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     version = table.version
     check = table_writer.evolution
@@ -111,8 +108,7 @@ def test_vacuum_takes_what_no_version_needs_once_it_is_old(local, columns, is_pa
     assert sorted(row["Id"] for row in local.rows(table.table).to_pylist()) == [1, 2]
 
 
-def test_what_a_killed_deltalake_left_goes_once_it_is_old(local):
-    table = Scenario(local, SIMPLE, ["Id"])
+def test_what_a_killed_deltalake_left_goes_once_it_is_old(local, table):
     table.change((0, 1, "Linz"))
     folder = table.folder
     left = [folder / "part-1.parquet#1", folder / "_delta_log" / f"{9:020}.json#1"]

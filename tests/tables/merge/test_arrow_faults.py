@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import Scenario, known_log, schema_of
+from delta_scenario import SIMPLE, Scenario, known_log, schema_of
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from marking import marking
@@ -30,51 +30,45 @@ from mirror_engine.tables.merge import arrow, compaction
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.compaction import vacuum
 
-SIMPLE = schema_of("Id:long", "City:string")
 DAY = 86_400
-
-
-@pytest.fixture
-def arrow_table(local):
-    return Scenario(local, SIMPLE, ["Id"])
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [*(("delta.checkpointInterval", each) for each in ("0", "-5", "abc", "")), (log_commit._INDEXED, "x")],
 )
-def test_odd_property_of_others_costs_no_commit(arrow_table, name, value):
-    arrow_table.change((0, 1, "Linz"))
-    log = arrow_table.log()
+def test_odd_property_of_others_costs_no_commit(table, name, value):
+    table.change((0, 1, "Linz"))
+    log = table.log()
     put_commit(log.folder, 2, log_commit._described(log, list(log.fields.values()), {name: value}))
-    arrow_table.version = 2
-    arrow_table.change((1, 1, "Wels"))
-    assert arrow_table.found() == [(1, "Wels")]
+    table.version = 2
+    table.change((1, 1, "Wels"))
+    assert table.found() == [(1, "Wels")]
 
 
 @pytest.mark.parametrize("change", [(1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)], ids=["merge", "append", "no rows"])
 @pytest.mark.parametrize("error", [DeltaError("x"), MemoryError(), type("PanicException", (BaseException,), {})("x")])
-def test_failing_checkpoint_leaves_the_commit(arrow_table, monkeypatch, error, change):
+def test_failing_checkpoint_leaves_the_commit(table, monkeypatch, error, change):
     def fail(_):
         raise error
 
     monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "3")
     monkeypatch.setattr(DeltaTable, "create_checkpoint", fail)
-    arrow_table.change((0, 1, "Linz"))
-    assert arrow_table.change(change).version == 2
-    assert arrow_table.writer.snapshot("dbo/T").record_version == 2
+    table.change((0, 1, "Linz"))
+    assert table.change(change).version == 2
+    assert table.writer.snapshot("dbo/T").record_version == 2
 
 
-def test_append_only_table_takes_inserts_and_compaction(arrow_table):
-    arrow_table.change((0, 1, "Linz"))
-    log = arrow_table.log()
+def test_append_only_table_takes_inserts_and_compaction(table):
+    table.change((0, 1, "Linz"))
+    log = table.log()
     put_commit(log.folder, 2, log_commit._described(log, list(log.fields.values()), {"delta.appendOnly": "true"}))
-    arrow_table.version = 2
-    arrow_table.change((0, 2, "Wels"))
+    table.version = 2
+    table.change((0, 2, "Wels"))
     with pytest.raises(CommitFailed, match="append-only"):
-        arrow_table.change((1, 1, "Wels"))
-    arrow_table.writer.maintain("dbo/T", 168.0)
-    assert arrow_table.found() == [(1, "Linz"), (2, "Wels")]
+        table.change((1, 1, "Wels"))
+    table.writer.maintain("dbo/T", 168.0)
+    assert table.found() == [(1, "Linz"), (2, "Wels")]
 
 
 # ---- the index of keys
@@ -94,28 +88,28 @@ def looked_up(index, table, *keys):
 
 
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda c: c[:-1], lambda c: c[:-120], lambda c: c + b"\0" * 12])
-def test_torn_index_is_made_anew(arrow_table, eager_index, damage):
-    arrow_table.change(*((0, key, "Linz") for key in range(50)))
-    assert looked_up(eager_index, arrow_table, 30)[1].tolist() == [30]
+def test_torn_index_is_made_anew(table, eager_index, damage):
+    table.change(*((0, key, "Linz") for key in range(50)))
+    assert looked_up(eager_index, table, 30)[1].tolist() == [30]
     (path,) = eager_index._folder.iterdir()
     path.write_bytes(damage(path.read_bytes()))
-    assert looked_up(eager_index, arrow_table, 30)[1].tolist() == [30]
+    assert looked_up(eager_index, table, 30)[1].tolist() == [30]
 
 
-def test_index_of_a_full_disk_is_none(arrow_table, eager_index, monkeypatch):
+def test_index_of_a_full_disk_is_none(table, eager_index, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    arrow_table.change(*((0, key, "Linz") for key in range(50)))
+    table.change(*((0, key, "Linz") for key in range(50)))
     monkeypatch.setattr(os, "fsync", full)
-    assert looked_up(eager_index, arrow_table, 30) is None
+    assert looked_up(eager_index, table, 30) is None
     assert list(eager_index._folder.iterdir()) == []
 
 
-def test_index_of_keys_that_are_all_null_finds_nothing(arrow_table, eager_index):
-    arrow_table.change((0, None, "Linz"), (0, None, "Wels"))
+def test_index_of_keys_that_are_all_null_finds_nothing(table, eager_index):
+    table.change((0, None, "Linz"), (0, None, "Wels"))
     for _ in range(2):
-        places, rows = looked_up(eager_index, arrow_table, 30)
+        places, rows = looked_up(eager_index, table, 30)
         assert (places.tolist(), rows.tolist()) == ([], [])
 
 
@@ -153,20 +147,18 @@ def test_compaction_stops_at_a_commit_of_others(local, monkeypatch):
     assert len(calls) == 1
 
 
-def test_maintenance_of_full_files_is_done_once(local, monkeypatch):
+def test_maintenance_of_full_files_is_done_once(table, monkeypatch):
     """Narrow rows: a file has as many as it may, and is small all the same."""
     monkeypatch.setattr(data_files, "FILE_ROWS", 10)
     monkeypatch.setattr(compaction, "FILE_ROWS", 10)
     monkeypatch.setattr(data_files, "_GROUP_BYTES", 1)
-    table = Scenario(local, SIMPLE, ["Id"])
     for first in (0, 10, 20):
         table.change(*((0, key, "Linz") for key in range(first, first + 10)))
     table.writer.maintain("dbo/T", 168.0)
     assert table.writer.maintain("dbo/T", 168.0)["files_added"] == 0
 
 
-def test_full_disk_during_a_fold_fails_no_batch(local, monkeypatch):
-    table = Scenario(local, SIMPLE, ["Id"])
+def test_full_disk_during_a_fold_fails_no_batch(local, table, monkeypatch):
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -200,11 +192,10 @@ def test_record_outlives_a_fold_and_the_log_cleanup_of_others(tmp_path):
 
 
 @pytest.mark.parametrize("marks", [False, True])
-def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, request, marks):
+def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, table, request, marks):
     """`commitInfo` is optional."""
     if marks:
         request.getfixturevalue("marking")
-    table = Scenario(local, SIMPLE, ["Id"])
     table.change(*((0, key, "Linz") for key in range(10)))
     table.change((1, 1, "Wels"))
     table.change((1, 2, "Enns"))
@@ -218,10 +209,9 @@ def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, request
 
 
 @pytest.mark.parametrize("spelled", ["./{name}", "{folder}/{name}", "file://{folder}/{name}", "vector"])
-def test_vacuum_keeps_files_that_the_log_spells_otherwise(local, request, spelled):
+def test_vacuum_keeps_files_that_the_log_spells_otherwise(table, request, spelled):
     if spelled == "vector":
         request.getfixturevalue("marking")
-    table = Scenario(local, SIMPLE, ["Id"])
     table.change(*((0, key, "Linz") for key in range(10)))
     table.change((2, 1, None))
     folder = table.folder
@@ -263,11 +253,10 @@ def test_vacuum_reads_only_new_commits_if_the_checkpoint_names_all_files(local, 
 
 
 @pytest.mark.slow
-def test_vacuum_keeps_every_vector_of_a_file_that_a_checkpoint_names(local, marking, monkeypatch):  # noqa: ARG001 - rows are marked
+def test_vacuum_keeps_every_vector_of_a_file_that_a_checkpoint_names(local, table, marking, monkeypatch):  # noqa: ARG001 - rows are marked
     """A file with another vector is another file of the log."""
     monkeypatch.setattr(arrow, "_COMMITS", 10**6)
     monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "5")
-    table = Scenario(local, SIMPLE, ["Id"])
     table.change(*((0, key, "Linz") for key in range(10)))
     for key in range(5):
         table.change((2, key, None))

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 from delta_protocol import protocol_faults, read_history
-from delta_scenario import PARTITIONS, Scenario, schema_of
+from delta_scenario import PARTITIONS, SIMPLE, Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 from seed import by_night
 
@@ -16,8 +16,6 @@ from mirror_engine.tables.log import data_rows
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.merge import arrow, by_position, compaction
 from mirror_engine.tables.merge.arrow import ArrowWriter
-
-SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.mark.parametrize(
@@ -34,9 +32,8 @@ def test_data_file_is_marked_or_rewritten_by_its_rows(rows, gone, expected):
     assert by_position.is_marked(rows, gone) is expected
 
 
-def test_small_tables_never_get_vectors(local, monkeypatch):
+def test_small_tables_never_get_vectors(table, monkeypatch):
     monkeypatch.setattr(by_position, "_VECTOR_FILE_ROWS", 1)
-    table = Scenario(local, SIMPLE, ["Id"])
     table.change(*((0, key, "Linz") for key in range(9)))
     table.change((1, 1, "Wels"))
     assert DeltaTable(str(table.folder)).protocol().min_reader_version == 1
@@ -59,9 +56,8 @@ def test_vector_is_read_once_by_a_batch(local, keys, monkeypatch):
 
 
 @pytest.mark.usefixtures("marking")
-def test_vectors_off_rewrites_files(local):
+def test_vectors_off_rewrites_files(local, table):
     local._vectors = "off"
-    table = Scenario(local, SIMPLE, ["Id"])
     table.change(*((0, key, "Linz") for key in range(9)))
     table.change((1, 1, "Wels"))
     (file,) = table.log().data_files()
@@ -70,8 +66,7 @@ def test_vectors_off_rewrites_files(local):
 
 
 @pytest.mark.usefixtures("marking")
-def test_file_without_rows_left_is_removed(local):
-    table = Scenario(local, SIMPLE, ["Id"])
+def test_file_without_rows_left_is_removed(table):
     table.change((0, 1, "Linz"), (0, 2, "Wels"))
     table.change((2, 1, None))
     table.change((2, 2, None))
@@ -102,8 +97,7 @@ def test_file_with_an_encoded_path_is_rewritten(local):
     assert len(table.found()) == 3
 
 
-def test_rewritten_and_new_rows_are_one_file(local):
-    table = Scenario(local, SIMPLE, ["Id"])
+def test_rewritten_and_new_rows_are_one_file(table):
     for key in range(3):
         table.change((0, key, "Linz"))
     table.change((1, 0, "Wels"), (1, 2, "Enns"), (0, 9, "Ried"))
@@ -153,11 +147,10 @@ def test_fold_is_bounded_by_bytes_smallest_files_first(monkeypatch):
 
 
 @pytest.mark.parametrize("error", [None, MemoryError])
-def test_small_files_that_cannot_be_put_together_stay(local, monkeypatch, caplog, error):
+def test_small_files_that_cannot_be_put_together_stay(table, monkeypatch, caplog, error):
     """The batch is committed: what fails afterwards is no failure of it."""
     monkeypatch.setattr(arrow, "_COMMITS", 1)
     monkeypatch.setattr(compaction, "_CROWD", 2)
-    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     if error:
         monkeypatch.setattr(compaction, "write_together", Mock(side_effect=error))
@@ -168,10 +161,9 @@ def test_small_files_that_cannot_be_put_together_stay(local, monkeypatch, caplog
     assert len(table.log().data_files()) == 2
 
 
-def test_features_that_come_after_the_batch_stop_the_fold(local, monkeypatch):
+def test_features_that_come_after_the_batch_stop_the_fold(table, monkeypatch):
     monkeypatch.setattr(arrow, "_COMMITS", 1)
     monkeypatch.setattr(compaction, "_CROWD", 2)
-    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     tidy = ArrowWriter.tidy
 

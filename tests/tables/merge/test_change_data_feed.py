@@ -11,7 +11,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from delta_protocol import protocol_faults
-from delta_scenario import KEYS, Scenario, changes_of, passthrough_rows, schema_of
+from delta_scenario import KEYS, SIMPLE, Scenario, changes_of, passthrough_rows, schema_of
 from deltalake import DeltaTable
 from independent_readers import content, fed
 
@@ -22,8 +22,6 @@ from mirror_engine.tables.merge import spark as spark_engine
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
-
-SIMPLE = schema_of("Id", "City:string")
 
 
 def net_changes(before, batch, names, keys):

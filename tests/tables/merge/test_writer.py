@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from delta_scenario import AWKWARD_NAMES, Scenario, commit_without_rows, known_log, schema_of
+from delta_scenario import AWKWARD_NAMES, SIMPLE, Scenario, commit_without_rows, known_log, schema_of
 from deltalake import DeltaTable
 from independent_readers import by_deltalake
 
@@ -13,8 +13,6 @@ from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.log.tables_folder import PROCESS
 from mirror_engine.tables.merge import spark as merge_module
 from mirror_engine.tables.spark.session import child_session
-
-SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.mark.spark
