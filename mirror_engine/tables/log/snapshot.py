@@ -94,30 +94,6 @@ class NewestRecord(NamedTuple):
     commit: int = -1  # the newest version that says it
 
 
-class _Described:
-    """A table's metadata in its log, at one version."""
-
-    def __init__(self, table: DeltaTable) -> None:
-        self._table = table
-        metadata, protocol = table.metadata(), table.protocol()
-        self.configuration: Mapping[str, Any] = metadata.configuration
-        self.table_id = str(metadata.id)
-        self.reader_features = frozenset(protocol.reader_features or ())
-        self.writer_features = frozenset(protocol.writer_features or ())
-        self.fields, columns = _columns(table.schema().to_json())
-        self.schema = TableSchema(columns, tuple(metadata.partition_columns))
-        self.physical_names = {name: physical_name(field) for name, field in self.fields.items()}
-
-    @property
-    def has_read_actions(self) -> bool:
-        return "actions" in vars(self)
-
-    @cached_property
-    def actions(self) -> pa.Table:
-        """The files that make up the version, as deltalake describes them."""
-        return pa.table(self._table.get_add_actions())
-
-
 @lru_cache(maxsize=256)
 def _columns(schema: str) -> tuple[Mapping[str, Mapping[str, Any]], tuple[Column, ...]]:
     """The columns of a schema in the log's JSON: as it has them, by name, and as `TableSchema` does."""
@@ -129,19 +105,16 @@ def _columns(schema: str) -> tuple[Mapping[str, Mapping[str, Any]], tuple[Column
     return fields, tuple(Column(name, words[name], each["nullable"]) for name, each in fields.items())
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class DeltaLog:
     """A version of a Delta table, in its folder, which a batch moves on as it commits; `table` reads the log alone."""
 
     folder: TablePath
-    handle: DeltaTable  # of this version, or of one before `own`
-    opened: float = field(default_factory=time.monotonic, compare=False)  # by the monotonic clock, in seconds
-    vectors: VectorsInUse = field(default_factory=VectorsInUse, compare=False, repr=False)
-    # after the handle's version, each by this engine
-    own: list[Commit] = field(default_factory=list, compare=False, repr=False)
-    has_many_files: bool = field(default=False, compare=False)
-    # what the log says the table is, by the handle's version
-    _by_version: dict[int, _Described] = field(default_factory=dict, compare=False, repr=False)
+    handle: DeltaTable  # of this version, or of one before `own`; what it says is read once until it moves on
+    opened: float = field(default_factory=time.monotonic)  # by the monotonic clock, in seconds
+    vectors: VectorsInUse = field(default_factory=VectorsInUse, repr=False)
+    own: list[Commit] = field(default_factory=list, repr=False)  # after the handle's version, each by this engine
+    has_many_files: bool = False
 
     @property
     def version(self) -> int:
@@ -176,57 +149,70 @@ class DeltaLog:
             if all(commit.moves_files_alone for commit in commits):
                 self.own.extend(commits)
                 return
+        self._forget()
         with reading_log(self.folder):
             self.handle.update_incremental()
         self.own.clear()
 
+    def _forget(self) -> None:
+        for name in ("_metadata", "_protocol", "_columns", "schema", "physical_names", "add_actions"):
+            vars(self).pop(name, None)
+
+    @cached_property
+    def _metadata(self) -> Any:  # noqa: ANN401 - deltalake's
+        return self.handle.metadata()
+
+    @cached_property
+    def _protocol(self) -> Any:  # noqa: ANN401 - deltalake's
+        return self.handle.protocol()
+
+    @cached_property
+    def _columns(self) -> tuple[Mapping[str, Mapping[str, Any]], tuple[Column, ...]]:
+        return _columns(self.handle.schema().to_json())
+
     @property
     def has_vectors(self) -> bool:
         """Whether rows may be marked as deleted."""
-        return "deletionVectors" in self._described.reader_features
+        return "deletionVectors" in (self._protocol.reader_features or ())
+
+    @property
+    def _writer_features(self) -> Sequence[str]:
+        return self._protocol.writer_features or ()
 
     @property
     def configuration(self) -> Mapping[str, Any]:
         """The table's properties."""
-        return self._described.configuration
+        return self._metadata.configuration  # type: ignore[no-any-return]
 
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
         """Each column as the log has it, by name."""
-        return self._described.fields
+        return self._columns[0]
 
-    @property
+    @cached_property
     def schema(self) -> TableSchema:
-        return self._described.schema
+        return TableSchema(self._columns[1], tuple(self._metadata.partition_columns))
 
-    @property
+    @cached_property
     def physical_names(self) -> Mapping[str, str]:
         """The name of each column within the Parquet files: another one where columns are mapped."""
-        return self._described.physical_names
+        return {name: physical_name(field) for name, field in self.fields.items()}
 
     @property
     def table_id(self) -> str:
-        return self._described.table_id
+        return str(self._metadata.id)
 
-    @property
+    @cached_property
     def add_actions(self) -> pa.Table:
         """The files that make up the handle's version, as deltalake describes them."""
-        return self._described.actions
+        return pa.table(self.handle.get_add_actions())
 
-    @property
-    def _described(self) -> _Described:
-        version = self._handle_version
-        if version not in self._by_version:
-            self._by_version.clear()
-            self._by_version[version] = _Described(self.handle)
-        return self._by_version[version]
-
-    def to_keep(self) -> DeltaLog:
-        """Return the log without the cached file list if that is long, to save memory."""
-        if not self._described.has_read_actions:
-            return self
-        is_large = self.add_actions.num_rows > _FEW_FILES
-        return replace(self, has_many_files=is_large, _by_version={} if is_large else self._by_version)
+    def forget_many_files(self) -> None:
+        """Forget the cached file list if it is long, to save memory."""
+        if "add_actions" in vars(self):
+            self.has_many_files = self.add_actions.num_rows > _FEW_FILES
+            if self.has_many_files:
+                del self.add_actions
 
     def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
         """The files that make up this version, or those of them that may hold rows within some bounds."""
@@ -278,7 +264,7 @@ class DeltaLog:
     @property
     def unknown_features(self) -> set[str]:
         """Features that ask more of the table's writer than this engine does."""
-        found = {*self._described.writer_features} - _FEATURES
+        found = {*self._writer_features} - _FEATURES
         found |= {"checkConstraints" for name in self.configuration if name.startswith("delta.constraints.")}
         for column in self.fields.values():
             found |= {feature for key, feature in _FIELD_FEATURES.items() if key in column["metadata"]}
@@ -297,7 +283,7 @@ class DeltaLog:
         record, version, _, commit = self.newest_record()
         with reading_log(self.folder):
             is_on = self.configuration.get("delta.enableChangeDataFeed") == "true"
-            feeds = is_on or "changeDataFeed" in self._described.writer_features
+            feeds = is_on or "changeDataFeed" in self._writer_features
             schema, rows = self.schema, partial(count_rows, self)
             takes_files = self.can_add_files(schema)
             return TableSnapshot(
@@ -374,7 +360,7 @@ class KeptLogs:
             with contextlib.suppress(TransientError), reading_log(folder):
                 found = dict(commits_from(folder, log.version))
                 if found.get(log.version) == known:  # the same commit, so the same log up to it
-                    log = replace(log, folder=_as_of_now(folder, log.folder, found))
+                    log.folder = _as_of_now(folder, log.folder, found)
                     if newer := sorted(found)[1:]:
                         log.move_on(newer if newer == [*range(log.version + 1, newer[-1] + 1)] else ())
                     return log
@@ -386,7 +372,8 @@ class KeptLogs:
             with contextlib.suppress(OSError, StorageUnavailable):
                 newest = stamp(commit_file(log.folder, log.version))
                 with self._lock:
-                    self._logs[str(log.folder)] = log.to_keep(), newest
+                    log.forget_many_files()
+                    self._logs[str(log.folder)] = log, newest
                     while len(self._logs) > _KEPT_LOGS:
                         del self._logs[next(iter(self._logs))]
 

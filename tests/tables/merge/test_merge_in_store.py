@@ -121,7 +121,7 @@ def test_a_tables_files_are_read_at_once(twin, look, monkeypatch):
     log = table_of_files(writer).log()
     if look is count_rows:
         files = [replace(file, rows=None) for file in log.data_files()]
-        monkeypatch.setattr(DeltaLog, "add_actions", pa.table({"num_records": pa.array([None])}))
+        monkeypatch.setattr(log, "add_actions", pa.table({"num_records": pa.array([None])}))
         monkeypatch.setattr(DeltaLog, "data_files", lambda *_: files)
     with store.counting(SECONDS):
         assert look(log) == FILES
