@@ -25,7 +25,7 @@ def local(tmp_path):
 
 
 @pytest.fixture
-def table(local):
+def keyed(local):
     """A keyed table of `arrow` that is not made yet."""
     return Scenario(local, SIMPLE, ["Id"])
 

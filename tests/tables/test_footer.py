@@ -79,7 +79,7 @@ def added(zone):
 
 
 @pytest.fixture
-def zone(tmp_path):
+def unkeyed(tmp_path):
     return PassthroughZone(tmp_path, local_writer(tmp_path), UNKEYED)
 
 
@@ -97,11 +97,11 @@ def say_more(file):
     file[5].data.append({1: Value(BINARY, b"org.apache.spark.version"), 2: Value(BINARY, b"4.0.0")})
 
 
-def test_page_index_bloom_filter_and_arrow_schema_are_left_behind(zone):
-    path = zone.land(rows(0, 50), store_schema=True, write_page_index=True, row_group_size=20)
+def test_page_index_bloom_filter_and_arrow_schema_are_left_behind(unkeyed):
+    path = unkeyed.land(rows(0, 50), store_schema=True, write_page_index=True, row_group_size=20)
     edited(path, say_more)
     landed = read_struct(footer_of(path))
-    plain = added(zone)
+    plain = added(unkeyed)
     file = read_struct(footer_of(plain))
     assert file.keys() == {1, 2, 3, 4, 5, 6, 7}
     assert [pair[1].data for pair in file[5].data] == [b"org.apache.spark.version"]
@@ -114,11 +114,11 @@ def test_page_index_bloom_filter_and_arrow_schema_are_left_behind(zone):
     assert same_rows(pq.read_table(plain).to_pylist(), rows(0, 50).to_pylist())
 
 
-def test_bloom_filters_of_duckdb_are_left_behind(zone):
-    path = zone.folder / f"{1:020}.parquet"
+def test_bloom_filters_of_duckdb_are_left_behind(unkeyed):
+    path = unkeyed.folder / f"{1:020}.parquet"
     duck().from_arrow(pa.table({"id": range(5000), "k": [float(n % 50) for n in range(5000)]})).write_parquet(str(path))
     assert any(BLOOM_FILTER in chunk[METADATA].data for chunk in chunks(read_struct(footer_of(path))))
-    assert not any(BLOOM_FILTER in chunk[METADATA].data for chunk in chunks(read_struct(footer_of(added(zone)))))
+    assert not any(BLOOM_FILTER in chunk[METADATA].data for chunk in chunks(read_struct(footer_of(added(unkeyed)))))
 
 
 STORED = {
@@ -129,12 +129,12 @@ STORED = {
 
 
 @pytest.mark.parametrize("case", STORED)
-def test_arrow_schema_of_another_type_is_not_read_from_the_table(zone, case):
+def test_arrow_schema_of_another_type_is_not_read_from_the_table(unkeyed, case):
     kind, expected = STORED[case]
     days = pa.array([1, 2, 3], pa.int32()).cast(pa.date32())
     cells = days.cast(kind) if case == "date64" else pa.array([1, 2, 3]).cast(kind)
-    zone.land(pa.table({"id": [1, 2, 3], "x": cells}), store_schema=True)
-    assert pq.read_schema(added(zone)).field("x").type == expected
+    unkeyed.land(pa.table({"id": [1, 2, 3], "x": cells}), store_schema=True)
+    assert pq.read_schema(added(unkeyed)).field("x").type == expected
 
 
 def claim_other_bounds(file):
@@ -246,55 +246,55 @@ LIES = [
 
 
 @pytest.mark.parametrize(("lie", "kind", "reason"), LIES)
-def test_false_claim_of_a_footer_sends_the_file_to_the_rows_path(zone, lie, kind, reason):
+def test_false_claim_of_a_footer_sends_the_file_to_the_rows_path(unkeyed, lie, kind, reason):
     draw = np.random.default_rng(1)
     cells = pa.array(draw.integers(0, 1000, 1500)).cast(kind)
     table = pa.table({"v": cells, **{f"w{at}": draw.integers(0, 2**60, 1500) for at in range(4)}})
-    path = zone.land(table, use_dictionary=False, compression="none", row_group_size=500)
+    path = unkeyed.land(table, use_dictionary=False, compression="none", row_group_size=500)
     if kind == pa.int32():  # pyarrow annotates no int32
         edited(path, lambda file: file[SCHEMA].data[1].update({10: Value(STRUCT, INT32_TYPE)}))
     edited(path, lie)
     if reason is None:
-        assert zone.sync() is RunResult.NEEDS_ATTENTION
+        assert unkeyed.sync() is RunResult.NEEDS_ATTENTION
         return
-    assert zone.sync() is RunResult.CAUGHT_UP
-    [way] = zone.ways().values()
+    assert unkeyed.sync() is RunResult.CAUGHT_UP
+    [way] = unkeyed.ways().values()
     assert reason in way
     if lie not in {claim_byte, claim_fewer_rows}:
-        assert same_rows(zone.outcome()["rows"], table.to_pylist())
+        assert same_rows(unkeyed.outcome()["rows"], table.to_pylist())
 
 
 @pytest.mark.slow
-def test_file_whose_pages_are_encoded_in_a_newer_way_takes_the_rows_path(zone):
+def test_file_whose_pages_are_encoded_in_a_newer_way_takes_the_rows_path(unkeyed):
     """Spark cannot read it; the footer may say otherwise."""
     table = pa.table({"b": [number * 2.5 for number in range(60)]})
-    path = zone.land(table, use_dictionary=False, column_encoding={"b": "BYTE_STREAM_SPLIT"})
+    path = unkeyed.land(table, use_dictionary=False, column_encoding={"b": "BYTE_STREAM_SPLIT"})
     edited(
         path, lambda file: [chunk[METADATA].data.update({2: Value(LIST, [0, 3], INTEGER)}) for chunk in chunks(file)]
     )
-    zone.sync()
-    assert all("not every reader reads its pages" in way for way in zone.ways().values())
-    assert same_rows(zone.outcome()["rows"], table.to_pylist())
+    unkeyed.sync()
+    assert all("not every reader reads its pages" in way for way in unkeyed.ways().values())
+    assert same_rows(unkeyed.outcome()["rows"], table.to_pylist())
 
 
 @pytest.mark.parametrize(
     ("versions", "is_added"),
     [(["3.5.0"], True), (["4.2.0"], True), ([], True), (["3"], False), (["2.4.8"], False), (["3.5.0", "2.4.0"], False)],
 )
-def test_dates_of_another_calendar_take_the_rows_path(zone, versions, is_added):
+def test_dates_of_another_calendar_take_the_rows_path(unkeyed, versions, is_added):
     """Spark compares the version as text, and takes the last."""
     pairs = [Value(STRUCT, {1: Value(BINARY, SPARK), 2: Value(BINARY, each.encode())}) for each in versions]
-    path = zone.land(pa.table({"a": range(60)}), store_schema=False)
+    path = unkeyed.land(pa.table({"a": range(60)}), store_schema=False)
     edited(path, lambda file: file.update({5: Value(LIST, [pair.data for pair in pairs], STRUCT)} if pairs else {}))
-    zone.sync()
-    assert [way.startswith("passthrough") for way in zone.ways().values()] == [is_added]
+    unkeyed.sync()
+    assert [way.startswith("passthrough") for way in unkeyed.ways().values()] == [is_added]
 
 
 SPARK = b"org.apache.spark.version"
 
 
-def test_one_sided_bound_is_left_behind(zone):
-    path = zone.land(pa.table({"v": range(1000)}), use_dictionary=False)
+def test_one_sided_bound_is_left_behind(unkeyed):
+    path = unkeyed.land(pa.table({"v": range(1000)}), use_dictionary=False)
 
     def lie(file):
         for chunk in chunks(file):
@@ -303,7 +303,7 @@ def test_one_sided_bound_is_left_behind(zone):
             stated[MAX] = Value(BINARY, pack("<q", 5))
 
     edited(path, lie)
-    stated = (chunk[METADATA].data[STATISTICS].data for chunk in chunks(read_struct(footer_of(added(zone)))))
+    stated = (chunk[METADATA].data[STATISTICS].data for chunk in chunks(read_struct(footer_of(added(unkeyed)))))
     assert not any({MIN, MAX} & each.keys() for each in stated)
 
 
@@ -376,8 +376,8 @@ def test_cut_footer_is_refused(tmp_path, cut):
 
 
 @pytest.mark.parametrize("depth", [10, 60, 100, 5000])
-def test_deep_unknown_field_is_left_behind_or_the_file_is_judged_by_its_rows(zone, depth):
-    path = zone.land(rows(0, 5))
+def test_deep_unknown_field_is_left_behind_or_the_file_is_judged_by_its_rows(unkeyed, depth):
+    path = unkeyed.land(rows(0, 5))
     deep = Value(STRUCT, {})
     for _ in range(min(depth, 200)):
         deep = Value(STRUCT, {1: deep})
@@ -387,10 +387,10 @@ def test_deep_unknown_field_is_left_behind_or_the_file_is_judged_by_its_rows(zon
         old = footer_of(path)
         new = old.replace(b"\x1c" * 200, b"\x1c" * depth).replace(b"\0" * 200, b"\0" * depth)
         path.write_bytes(content[: -8 - len(old)] + file_end(new))
-    result = zone.sync()
+    result = unkeyed.sync()
     if result is RunResult.CAUGHT_UP:
-        assert set(zone.ways().values()) == {"passthrough"}
-        assert same_rows(zone.outcome()["rows"], rows(0, 5).to_pylist())
+        assert set(unkeyed.ways().values()) == {"passthrough"}
+        assert same_rows(unkeyed.outcome()["rows"], rows(0, 5).to_pylist())
     else:  # Arrow does not open it
         assert result is RunResult.NEEDS_ATTENTION
         assert depth > 60
@@ -456,18 +456,18 @@ FOUND_IN_SPARK = {
 
 @pytest.mark.spark
 @pytest.mark.parametrize("case", FOUND_IN_SPARK)
-def test_spark_finds_each_row_of_an_added_file(zone, spark, case):
+def test_spark_finds_each_row_of_an_added_file(unkeyed, spark, case):
     values, options, lie, condition = FOUND_IN_SPARK[case]
     if options == "duckdb":
-        path = zone.folder / f"{1:020}.parquet"
+        path = unkeyed.folder / f"{1:020}.parquet"
         values = values[:50] * 100
         duck().from_arrow(pa.table({"v": values})).write_parquet(str(path))
     else:
-        path = zone.land(pa.table({"v": values}), **options)
+        path = unkeyed.land(pa.table({"v": values}), **options)
     if case == "page index":
         lie_in_the_page_index(path)
     if lie:
         edited(path, lie)
-    table = spark.read.format("delta").load(str(added(zone).parent))
+    table = spark.read.format("delta").load(str(added(unkeyed).parent))
     assert len(table.collect()) == len(values)
     assert table.where(condition).count() == len([v for v in values if v in {"key 04321", 0.0}])

@@ -166,10 +166,10 @@ USED = {  # versions without a list of features have these, too: what counts is 
 
 
 @pytest.mark.parametrize(("feature", "use"), [*((each, None) for each in LISTED), *USED.items()])
-def test_features_that_ask_more_of_a_writer_are_left_to_spark(table, without_spark, feature, use):
+def test_features_that_ask_more_of_a_writer_are_left_to_spark(keyed, without_spark, feature, use):
     """By name, and without the expression."""
-    table.change((0, 1, "Linz"))
-    log = table.log()
+    keyed.change((0, 1, "Linz"))
+    log = keyed.log()
     if use is None:
         features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["domainMetadata", feature]}
         actions = [{"protocol": features}]
@@ -180,16 +180,16 @@ def test_features_that_ask_more_of_a_writer_are_left_to_spark(table, without_spa
         actions = evolution._described(log, fields, configuration)
         actions = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}}, *actions]
     put_commit(log.folder, 2, actions)
-    table.version, log = 2, table.log()
+    keyed.version, log = 2, keyed.log()
     assert log.unknown_features - {"domainMetadata"} == {feature}
     assert not log.can_add_files(log.schema)
     with pytest.raises(CommitFailed, match=feature) as refused:
-        table.change((1, 1, "Wels"))
+        keyed.change((1, 1, "Wels"))
     assert "Spark" in refused.value.help
     assert "Wels" not in str(refused.value)
-    table.writer, table.batch = without_spark, 1
+    keyed.writer, keyed.batch = without_spark, 1
     with pytest.raises(pytest.fail.Exception, match="Spark started"):
-        table.change((0, 5, "x"))
+        keyed.change((0, 5, "x"))
 
 
 def test_features_of_every_writer_keep_no_file_out(added_table):

@@ -50,25 +50,25 @@ def test_int96_timestamps_are_rewritten_as_they_are(local):
 
 
 @pytest.mark.slow
-def test_rows_added_since_the_snapshot_are_a_conflict(table, monkeypatch):
+def test_rows_added_since_the_snapshot_are_a_conflict(keyed, monkeypatch):
     """Be they merged or added."""
-    table.change((0, 1, "Linz"))
-    version = table.version
+    keyed.change((0, 1, "Linz"))
+    version = keyed.version
     check = table_writer.evolution
 
     def check_then_lose(*arguments, **options):
         rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["Graz"]})
-        write_deltalake(table.folder, rows, mode="append")
+        write_deltalake(keyed.folder, rows, mode="append")
         return check(*arguments, **options)
 
     monkeypatch.setattr(table_writer, "evolution", check_then_lose)
     for change in ((1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)):
-        table.batch, table.version = 1, version
+        keyed.batch, keyed.version = 1, version
         with pytest.raises(CommitConflict):
-            table.change(change)
+            keyed.change(change)
         version += 1
-    assert table.found() == [*[(1, "Graz")] * 3, (1, "Linz")]
-    assert set(table.folder.glob("*.parquet")) == set(files_of(table)), "no file is left behind"
+    assert keyed.found() == [*[(1, "Graz")] * 3, (1, "Linz")]
+    assert set(keyed.folder.glob("*.parquet")) == set(files_of(keyed)), "no file is left behind"
 
 
 def test_missing_data_file_is_damage_where_it_is_needed(local):
@@ -108,13 +108,13 @@ def test_vacuum_takes_what_no_version_needs_once_it_is_old(local, columns, is_pa
     assert sorted(row["Id"] for row in local.rows(table.table).to_pylist()) == [1, 2]
 
 
-def test_what_a_killed_deltalake_left_goes_once_it_is_old(local, table):
-    table.change((0, 1, "Linz"))
-    folder = table.folder
+def test_what_a_killed_deltalake_left_goes_once_it_is_old(local, keyed):
+    keyed.change((0, 1, "Linz"))
+    folder = keyed.folder
     left = [folder / "part-1.parquet#1", folder / "_delta_log" / f"{9:020}.json#1"]
     for path in left:
         path.touch()
-    local.maintain(table.table, 1.0)
+    local.maintain(keyed.table, 1.0)
     assert all(path.exists() for path in left)
-    local.maintain(table.table, 0.0)
+    local.maintain(keyed.table, 0.0)
     assert not any(path.exists() for path in left)

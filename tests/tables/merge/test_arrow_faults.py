@@ -37,38 +37,38 @@ DAY = 86_400
     ("name", "value"),
     [*(("delta.checkpointInterval", each) for each in ("0", "-5", "abc", "")), (log_commit._INDEXED, "x")],
 )
-def test_odd_property_of_others_costs_no_commit(table, name, value):
-    table.change((0, 1, "Linz"))
-    log = table.log()
+def test_odd_property_of_others_costs_no_commit(keyed, name, value):
+    keyed.change((0, 1, "Linz"))
+    log = keyed.log()
     put_commit(log.folder, 2, log_commit._described(log, list(log.fields.values()), {name: value}))
-    table.version = 2
-    table.change((1, 1, "Wels"))
-    assert table.found() == [(1, "Wels")]
+    keyed.version = 2
+    keyed.change((1, 1, "Wels"))
+    assert keyed.found() == [(1, "Wels")]
 
 
 @pytest.mark.parametrize("change", [(1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)], ids=["merge", "append", "no rows"])
 @pytest.mark.parametrize("error", [DeltaError("x"), MemoryError(), type("PanicException", (BaseException,), {})("x")])
-def test_failing_checkpoint_leaves_the_commit(table, monkeypatch, error, change):
+def test_failing_checkpoint_leaves_the_commit(keyed, monkeypatch, error, change):
     def fail(_):
         raise error
 
     monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "3")
     monkeypatch.setattr(DeltaTable, "create_checkpoint", fail)
-    table.change((0, 1, "Linz"))
-    assert table.change(change).version == 2
-    assert table.writer.snapshot("dbo/T").record_version == 2
+    keyed.change((0, 1, "Linz"))
+    assert keyed.change(change).version == 2
+    assert keyed.writer.snapshot("dbo/T").record_version == 2
 
 
-def test_append_only_table_takes_inserts_and_compaction(table):
-    table.change((0, 1, "Linz"))
-    log = table.log()
+def test_append_only_table_takes_inserts_and_compaction(keyed):
+    keyed.change((0, 1, "Linz"))
+    log = keyed.log()
     put_commit(log.folder, 2, log_commit._described(log, list(log.fields.values()), {"delta.appendOnly": "true"}))
-    table.version = 2
-    table.change((0, 2, "Wels"))
+    keyed.version = 2
+    keyed.change((0, 2, "Wels"))
     with pytest.raises(CommitFailed, match="append-only"):
-        table.change((1, 1, "Wels"))
-    table.writer.maintain("dbo/T", 168.0)
-    assert table.found() == [(1, "Linz"), (2, "Wels")]
+        keyed.change((1, 1, "Wels"))
+    keyed.writer.maintain("dbo/T", 168.0)
+    assert keyed.found() == [(1, "Linz"), (2, "Wels")]
 
 
 # ---- the index of keys
@@ -88,28 +88,28 @@ def looked_up(index, table, *keys):
 
 
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda c: c[:-1], lambda c: c[:-120], lambda c: c + b"\0" * 12])
-def test_torn_index_is_made_anew(table, eager_index, damage):
-    table.change(*((0, key, "Linz") for key in range(50)))
-    assert looked_up(eager_index, table, 30)[1].tolist() == [30]
+def test_torn_index_is_made_anew(keyed, eager_index, damage):
+    keyed.change(*((0, key, "Linz") for key in range(50)))
+    assert looked_up(eager_index, keyed, 30)[1].tolist() == [30]
     (path,) = eager_index._folder.iterdir()
     path.write_bytes(damage(path.read_bytes()))
-    assert looked_up(eager_index, table, 30)[1].tolist() == [30]
+    assert looked_up(eager_index, keyed, 30)[1].tolist() == [30]
 
 
-def test_index_of_a_full_disk_is_none(table, eager_index, monkeypatch):
+def test_index_of_a_full_disk_is_none(keyed, eager_index, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    table.change(*((0, key, "Linz") for key in range(50)))
+    keyed.change(*((0, key, "Linz") for key in range(50)))
     monkeypatch.setattr(os, "fsync", full)
-    assert looked_up(eager_index, table, 30) is None
+    assert looked_up(eager_index, keyed, 30) is None
     assert list(eager_index._folder.iterdir()) == []
 
 
-def test_index_of_keys_that_are_all_null_finds_nothing(table, eager_index):
-    table.change((0, None, "Linz"), (0, None, "Wels"))
+def test_index_of_keys_that_are_all_null_finds_nothing(keyed, eager_index):
+    keyed.change((0, None, "Linz"), (0, None, "Wels"))
     for _ in range(2):
-        places, rows = looked_up(eager_index, table, 30)
+        places, rows = looked_up(eager_index, keyed, 30)
         assert (places.tolist(), rows.tolist()) == ([], [])
 
 
@@ -147,29 +147,29 @@ def test_compaction_stops_at_a_commit_of_others(local, monkeypatch):
     assert len(calls) == 1
 
 
-def test_maintenance_of_full_files_is_done_once(table, monkeypatch):
+def test_maintenance_of_full_files_is_done_once(keyed, monkeypatch):
     """Narrow rows: a file has as many as it may, and is small all the same."""
     monkeypatch.setattr(data_files, "FILE_ROWS", 10)
     monkeypatch.setattr(compaction, "FILE_ROWS", 10)
     monkeypatch.setattr(data_files, "_GROUP_BYTES", 1)
     for first in (0, 10, 20):
-        table.change(*((0, key, "Linz") for key in range(first, first + 10)))
-    table.writer.maintain("dbo/T", 168.0)
-    assert table.writer.maintain("dbo/T", 168.0)["files_added"] == 0
+        keyed.change(*((0, key, "Linz") for key in range(first, first + 10)))
+    keyed.writer.maintain("dbo/T", 168.0)
+    assert keyed.writer.maintain("dbo/T", 168.0)["files_added"] == 0
 
 
-def test_full_disk_during_a_fold_fails_no_batch(local, table, monkeypatch):
+def test_full_disk_during_a_fold_fails_no_batch(local, keyed, monkeypatch):
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     with marking(crowd=2, commits=1):
-        table.change((0, 1, "Linz"))
+        keyed.change((0, 1, "Linz"))
         monkeypatch.setattr(compaction, "write_together", full)
-        assert table.change((0, 2, "Wels")).applied_by == "append"
+        assert keyed.change((0, 2, "Wels")).applied_by == "append"
         with pytest.raises(ScratchFailed):
             local.maintain("dbo/T", 168.0)
-    assert table.found() == [(1, "Linz"), (2, "Wels")]
+    assert keyed.found() == [(1, "Linz"), (2, "Wels")]
 
 
 @pytest.mark.slow
@@ -192,30 +192,30 @@ def test_record_outlives_a_fold_and_the_log_cleanup_of_others(tmp_path):
 
 
 @pytest.mark.parametrize("marks", [False, True])
-def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, table, request, marks):
+def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, keyed, request, marks):
     """`commitInfo` is optional."""
     if marks:
         request.getfixturevalue("marking")
-    table.change(*((0, key, "Linz") for key in range(10)))
-    table.change((1, 1, "Wels"))
-    table.change((1, 2, "Enns"))
-    folder = table.folder
+    keyed.change(*((0, key, "Linz") for key in range(10)))
+    keyed.change((1, 1, "Wels"))
+    keyed.change((1, 2, "Enns"))
+    folder = keyed.folder
     for file in [*folder.glob("*.parquet"), *folder.glob("*.bin")]:
         os.utime(file, (time.time() - 30 * DAY,) * 2)
-    put_commit(folder, table.version + 1, [{"txn": {"appId": "other", "version": 1}}])
+    put_commit(folder, keyed.version + 1, [{"txn": {"appId": "other", "version": 1}}])
     vacuum("dbo/T", known_log(folder), 168.0)
-    for version in range(1, table.version + 1):
+    for version in range(1, keyed.version + 1):
         assert len(local.rows("dbo/T", version=version)) == 10, version
 
 
 @pytest.mark.parametrize("spelled", ["./{name}", "{folder}/{name}", "file://{folder}/{name}", "vector"])
-def test_vacuum_keeps_files_that_the_log_spells_otherwise(table, request, spelled):
+def test_vacuum_keeps_files_that_the_log_spells_otherwise(keyed, request, spelled):
     if spelled == "vector":
         request.getfixturevalue("marking")
-    table.change(*((0, key, "Linz") for key in range(10)))
-    table.change((2, 1, None))
-    folder = table.folder
-    commit = folder / f"_delta_log/{table.version:020}.json"
+    keyed.change(*((0, key, "Linz") for key in range(10)))
+    keyed.change((2, 1, None))
+    folder = keyed.folder
+    commit = folder / f"_delta_log/{keyed.version:020}.json"
     actions = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
     (add,) = (action["add"] for action in actions if "add" in action)
     if spelled == "vector":
@@ -253,14 +253,14 @@ def test_vacuum_reads_only_new_commits_if_the_checkpoint_names_all_files(local, 
 
 
 @pytest.mark.slow
-def test_vacuum_keeps_every_vector_of_a_file_that_a_checkpoint_names(local, table, marking, monkeypatch):  # noqa: ARG001 - rows are marked
+def test_vacuum_keeps_every_vector_of_a_file_that_a_checkpoint_names(local, keyed, marking, monkeypatch):  # noqa: ARG001 - rows are marked
     """A file with another vector is another file of the log."""
     monkeypatch.setattr(arrow, "_COMMITS", 10**6)
     monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "5")
-    table.change(*((0, key, "Linz") for key in range(10)))
+    keyed.change(*((0, key, "Linz") for key in range(10)))
     for key in range(5):
-        table.change((2, key, None))
-    folder = table.folder
+        keyed.change((2, key, None))
+    folder = keyed.folder
     for version in range(4):
         (folder / f"_delta_log/{version:020}.json").unlink()
     vectors = [*folder.glob("*.bin")]

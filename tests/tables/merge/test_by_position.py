@@ -32,14 +32,14 @@ def test_data_file_is_marked_or_rewritten_by_its_rows(rows, gone, expected):
     assert by_position.is_marked(rows, gone) is expected
 
 
-def test_small_tables_never_get_vectors(table, monkeypatch):
+def test_small_tables_never_get_vectors(keyed, monkeypatch):
     monkeypatch.setattr(by_position, "_VECTOR_FILE_ROWS", 1)
-    table.change(*((0, key, "Linz") for key in range(9)))
-    table.change((1, 1, "Wels"))
-    assert DeltaTable(str(table.folder)).protocol().min_reader_version == 1
+    keyed.change(*((0, key, "Linz") for key in range(9)))
+    keyed.change((1, 1, "Wels"))
+    assert DeltaTable(str(keyed.folder)).protocol().min_reader_version == 1
     monkeypatch.setattr(by_position, "VECTORS_FROM_ROWS", 9)
-    table.change((1, 2, "Enns"))
-    assert [file.vector["cardinality"] for file in table.log().data_files() if file.vector] == [1]
+    keyed.change((1, 2, "Enns"))
+    assert [file.vector["cardinality"] for file in keyed.log().data_files() if file.vector] == [1]
 
 
 @pytest.mark.usefixtures("marking")
@@ -56,23 +56,23 @@ def test_vector_is_read_once_by_a_batch(local, keys, monkeypatch):
 
 
 @pytest.mark.usefixtures("marking")
-def test_vectors_off_rewrites_files(local, table):
+def test_vectors_off_rewrites_files(local, keyed):
     local._vectors = "off"
-    table.change(*((0, key, "Linz") for key in range(9)))
-    table.change((1, 1, "Wels"))
-    (file,) = table.log().data_files()
+    keyed.change(*((0, key, "Linz") for key in range(9)))
+    keyed.change((1, 1, "Wels"))
+    (file,) = keyed.log().data_files()
     assert file.vector is None
-    assert DeltaTable(str(table.folder)).protocol().min_reader_version == 1
+    assert DeltaTable(str(keyed.folder)).protocol().min_reader_version == 1
 
 
 @pytest.mark.usefixtures("marking")
-def test_file_without_rows_left_is_removed(table):
-    table.change((0, 1, "Linz"), (0, 2, "Wels"))
-    table.change((2, 1, None))
-    table.change((2, 2, None))
-    assert table.log().data_files() == []
-    assert table.found() == []
-    assert protocol_faults(table.folder) == []
+def test_file_without_rows_left_is_removed(keyed):
+    keyed.change((0, 1, "Linz"), (0, 2, "Wels"))
+    keyed.change((2, 1, None))
+    keyed.change((2, 2, None))
+    assert keyed.log().data_files() == []
+    assert keyed.found() == []
+    assert protocol_faults(keyed.folder) == []
 
 
 def test_partition_folders_are_named_as_deltalake_names_them(local, tmp_path):
@@ -97,11 +97,11 @@ def test_file_with_an_encoded_path_is_rewritten(local):
     assert len(table.found()) == 3
 
 
-def test_rewritten_and_new_rows_are_one_file(table):
+def test_rewritten_and_new_rows_are_one_file(keyed):
     for key in range(3):
-        table.change((0, key, "Linz"))
-    table.change((1, 0, "Wels"), (1, 2, "Enns"), (0, 9, "Ried"))
-    assert sorted(file.rows for file in table.log().data_files()) == [1, 3]
+        keyed.change((0, key, "Linz"))
+    keyed.change((1, 0, "Wels"), (1, 2, "Enns"), (0, 9, "Ried"))
+    assert sorted(file.rows for file in keyed.log().data_files()) == [1, 3]
 
 
 @pytest.mark.slow
@@ -147,24 +147,24 @@ def test_fold_is_bounded_by_bytes_smallest_files_first(monkeypatch):
 
 
 @pytest.mark.parametrize("error", [None, MemoryError])
-def test_small_files_that_cannot_be_put_together_stay(table, monkeypatch, caplog, error):
+def test_small_files_that_cannot_be_put_together_stay(keyed, monkeypatch, caplog, error):
     """The batch is committed: what fails afterwards is no failure of it."""
     monkeypatch.setattr(arrow, "_COMMITS", 1)
     monkeypatch.setattr(compaction, "_CROWD", 2)
-    table.change((0, 1, "Linz"))
+    keyed.change((0, 1, "Linz"))
     if error:
         monkeypatch.setattr(compaction, "write_together", Mock(side_effect=error))
     else:
-        table.log().data_files()[0].path.unlink()
-    assert table.change((0, 2, "Wels")).applied_by == "append"
+        keyed.log().data_files()[0].path.unlink()
+    assert keyed.change((0, 2, "Wels")).applied_by == "append"
     assert "small files stay" in caplog.text
-    assert len(table.log().data_files()) == 2
+    assert len(keyed.log().data_files()) == 2
 
 
-def test_features_that_come_after_the_batch_stop_the_fold(table, monkeypatch):
+def test_features_that_come_after_the_batch_stop_the_fold(keyed, monkeypatch):
     monkeypatch.setattr(arrow, "_COMMITS", 1)
     monkeypatch.setattr(compaction, "_CROWD", 2)
-    table.change((0, 1, "Linz"))
+    keyed.change((0, 1, "Linz"))
     tidy = ArrowWriter.tidy
 
     def upgraded(writer, name, log, version):
@@ -173,9 +173,9 @@ def test_features_that_come_after_the_batch_stop_the_fold(table, monkeypatch):
         tidy(writer, name, log, version)
 
     monkeypatch.setattr(ArrowWriter, "tidy", upgraded)
-    table.change((0, 2, "Wels"))
-    assert len(table.log().data_files()) == 2
-    assert len(read_history(table.folder).commits) == 4, "created, two batches, upgraded"
+    keyed.change((0, 2, "Wels"))
+    assert len(keyed.log().data_files()) == 2
+    assert len(read_history(keyed.folder).commits) == 4, "created, two batches, upgraded"
 
 
 def test_not_null_is_checked_before_anything_is_written(local):
