@@ -146,7 +146,7 @@ torture: .venv/.readers .venv/.java
 	MIRROR_TEST_KILLS=200 MIRROR_TEST_FENCED=200 MIRROR_TEST_ZONES=5000 MIRROR_TEST_SPARK_ZONES=1000 MIRROR_TEST_LOGS=2000 MIRROR_TEST_SPARK_LOGS=200 \
 	MIRROR_TEST_LOG_COMMITS=500 MIRROR_TEST_LARGE_ROWS=20000000 \
 		$(BIN)/pytest -q -s tests/test_sigkill.py tests/test_fencing.py tests/test_generated_zones.py tests/tables/merge/test_random_logs.py \
-		tests/tables/merge/test_random_logs_in_stores.py tests/test_large_table.py
+		tests/test_large_table.py
 
 soak: .venv/.tools .venv/.java
 	PYTHONPATH=tests $(BIN)/python -m soak

@@ -260,8 +260,15 @@ def test_files_are_verified_side_by_side_and_added_in_order(tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["its rows do not fit", "it is damaged", "the disk is full"])
-def test_failure_of_one_file_leaves_none_of_those_verified_beside_it(tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize(
+    ("kind", "result", "expected"),
+    [
+        ("its rows do not fit", RunResult.CAUGHT_UP, [[1], [2], [3, 4, 5]]),
+        ("it is damaged", RunResult.NEEDS_ATTENTION, [[1]]),
+        ("the disk is full", RunResult.CAUGHT_UP, [[1], [2, 3, 4, 5]]),
+    ],
+)
+def test_failure_of_one_file_leaves_none_of_those_verified_beside_it(tmp_path, monkeypatch, kind, result, expected):
     verify_at_once(monkeypatch, 3)
     zone = PassthroughZone(tmp_path, local_writer(tmp_path))
     for number in range(5):
@@ -287,14 +294,8 @@ def test_failure_of_one_file_leaves_none_of_those_verified_beside_it(tmp_path, m
 
     monkeypatch.setattr(passthrough, "digest", full)
     monkeypatch.setattr(type(zone.writer), "apply", noted)
-    result = zone.sync()
-    assert result is (RunResult.NEEDS_ATTENTION if kind == "it is damaged" else RunResult.CAUGHT_UP)
-    expected = {
-        "its rows do not fit": [[1], [2], [3, 4, 5]],
-        "it is damaged": [[1]],
-        "the disk is full": [[1], [2, 3, 4, 5]],
-    }
-    assert batches(zone) == expected[kind]
+    assert zone.sync() is result
+    assert batches(zone) == expected
     assert held[0] == (1, 1), "copies beyond the batch are gone"
     assert list((tmp_path / SCRATCH).glob("copy-*")) == []
 
@@ -380,20 +381,18 @@ def test_upserts_and_partitions_take_the_rows_path(tmp_path):
         assert [way.partition(" ")[2] for way in zone.ways().values()] == [reason]
 
 
+def days(cells):
+    return pa.table({"id": range(10_000), "day": pa.array(cells, pa.int32()).cast(pa.date32())})
+
+
 DAYS = [0] * 9_999 + [2**31 - 1]  # the last one is in no year up to 9999
 REQUIRED = pa.schema([pa.field("id", pa.int64(), nullable=False), ("day", pa.date32()), ("v", pa.string())])
 REJECTED: dict[str, tuple[Any, str]] = {
     "NULL in a NOT NULL column": (lambda: pa.table({"id": [1, None]}), "ME048"),
     "rows that expand too far": (lambda: pa.table({"id": range(10_000), "v": ["x" * 3000] * 10_000}), "ME075"),
     "a damaged page": (lambda: pa.table({"id": np.random.default_rng(1).integers(0, 2**60, 20_000)}), "ME024"),
-    "the last value": (
-        lambda: pa.table({"id": range(10_000), "day": pa.array(DAYS, pa.int32()).cast(pa.date32())}),
-        "ME060",
-    ),
-    "the first": (
-        lambda: pa.table({"id": range(10_000), "day": pa.array(DAYS[::-1], pa.int32()).cast(pa.date32())}),
-        "ME060",
-    ),
+    "the last value": (lambda: days(DAYS), "ME060"),
+    "the first": (lambda: days(DAYS[::-1]), "ME060"),
 }
 
 

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from delta_scenario import AWKWARD_NAMES, SIMPLE, Scenario, commit_without_rows, evolved, known_log, schema_of
+from delta_scenario import AWKWARD_NAMES, SIMPLE, Scenario, add_rows, commit_without_rows, evolved, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.results import utc
-from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log.commit import create_table, put_commit
 from mirror_engine.tables.log.record import history_entry, now_ms
 from mirror_engine.tables.log.snapshot import open_log
@@ -31,14 +30,10 @@ def test_the_folder_of_a_schema_stays_when_its_last_table_is_dropped(tmp_path):
     assert [path.name for path in (tmp_path / "Tables").rglob("*")] == ["S"]
 
 
-def scenario(batch=0):
-    found = Scenario(MemoryDeltaWriter(), SIMPLE, ["Id"])
-    found.batch = batch
-    return found
-
-
 def record(batch=0):
-    return scenario(batch).record()
+    table = Scenario(None, SIMPLE, ["Id"])
+    table.batch = batch
+    return table.record()
 
 
 def made(folder):
@@ -48,11 +43,6 @@ def made(folder):
 
 def commit(folder, number):
     return folder / "_delta_log" / f"{number:020}.json"
-
-
-def foreign_append(folder, number):
-    table = pa.table({"Id": pa.array([number], pa.int32()), "City": ["x"]})
-    write_deltalake(str(folder), table, mode="append")
 
 
 @pytest.mark.parametrize("name", AWKWARD_NAMES)
@@ -181,7 +171,7 @@ def test_a_table_that_cannot_be_renamed_away_stays_whole(without_spark, monkeypa
 )
 def test_a_commit_of_another_program_may_say_anything_of_itself(without_spark, line):
     folder = made(without_spark.path("dbo/T"))
-    foreign_append(folder, 1)
+    add_rows(folder, SIMPLE, [(1, "x")])
     kept = [each for each in commit(folder, 1).read_bytes().splitlines() if b"commitInfo" not in each]
     write_checkpoint(folder)  # deltalake reads no further back
     commit(folder, 1).write_bytes(b"\n".join([*kept, line]))

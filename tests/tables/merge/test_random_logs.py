@@ -1,4 +1,4 @@
-"""Random logs end as `replay` says: by `arrow`, by engines in turns, and for every reader after each of many commits.
+"""Random logs end as `replay` says: by `arrow`, by engines in turns, in stores, and for every reader of many commits.
 
 `MIRROR_TEST_LOGS` and `MIRROR_TEST_SPARK_LOGS` are how many short logs, `MIRROR_TEST_LOG_COMMITS` is the length of the
 long one. A log is named by its seed: `MIRROR_TEST_SEED=N` begins with that one.
@@ -17,7 +17,9 @@ from deltalake import DeltaTable
 from independent_readers import by_deltalake, by_duckdb, content, fed, reading_with_sail
 from random_log import RandomLog, draw_thresholds
 from seed import SEED
+from store_servers import ONE_BY_DAY
 
+from mirror_engine.tables.log.snapshot import open_delta
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.spark.session import child_session
 
@@ -25,6 +27,7 @@ LOGS = int(os.environ.get("MIRROR_TEST_LOGS", "6"))
 SPARK_LOGS = int(os.environ.get("MIRROR_TEST_SPARK_LOGS", "1"))
 COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "15"))
 SPARK_COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "5"))
+STORE_COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "8"))
 BATCHES = 8
 SPARK_BATCHES = 8 if "MIRROR_TEST_SPARK_LOGS" in os.environ else 4  # each takes seconds
 
@@ -106,9 +109,19 @@ def read(request):
             yield lambda folder: spark.read.format("delta").load(str(folder)).toArrow().to_pylist()
 
 
-def long_log(choose, **options):
-    """A log whose table other readers know: no mapped columns."""
-    return RandomLog(choose, keys=["long", "string"], names=["{}"], **options)
+def long_log(**options):
+    """A log whose table other readers know: no mapped columns; and its random choices."""
+    print(f"MIRROR_TEST_SEED={SEED}", flush=True)
+    choose = random.Random(SEED)
+    return choose, RandomLog(choose, keys=["long", "string"], names=["{}"], **options)
+
+
+def commit(choose, log, writer, landed, patch):
+    """Apply a batch by any thresholds; maintain the table after some."""
+    draw_thresholds(choose, patch)
+    log.change(writer, landed)
+    if choose.random() < 0.1:
+        log.maintain(writer)
 
 
 @pytest.mark.slow
@@ -116,16 +129,11 @@ def long_log(choose, **options):
 @pytest.mark.parametrize("parts", [pytest.param(0, marks=pytest.mark.spark_by_night), 1], ids=["whole", "partitioned"])
 def test_readers_agree_after_each_of_many_commits(ram, read, parts, monkeypatch, request):
     """Vectors, rewrites, new columns, files added unchanged, compaction, VACUUM and checkpoints in any order."""
-    print(f"MIRROR_TEST_SEED={SEED}", flush=True)
-    choose = random.Random(SEED)
-    log = long_log(choose, part_counts=[parts])
+    choose, log = long_log(part_counts=[parts])
     writer = ArrowWriter(ram / "Tables", ram / "scratch", key_index_size=1 << 20)
     commits = SPARK_COMMITS if request.node.get_closest_marker("spark") else COMMITS
     for number in range(commits):
-        draw_thresholds(choose, monkeypatch)
-        log.change(writer, ram)
-        if choose.random() < 0.1:
-            log.maintain(writer)
+        commit(choose, log, writer, ram, monkeypatch)
         assert log.differences(writer.rows("dbo/T").to_pylist()) == {}, number
         assert log.differences(read(writer.path("dbo/T"))) == {}, number
     folder = writer.path("dbo/T")
@@ -138,10 +146,9 @@ def test_readers_agree_after_each_of_many_commits(ram, read, parts, monkeypatch,
 @pytest.mark.timeout(max(300, 5 * COMMITS))
 @pytest.mark.parametrize("parts", [0, 1], ids=["whole", "partitioned"])
 def test_change_data_of_each_commit_leads_from_rows_to_rows(ram, parts, monkeypatch):
-    print(f"MIRROR_TEST_SEED={SEED}", flush=True)
-    choose, rows, seen = random.Random(SEED), Counter(), -1
+    rows, seen = Counter(), -1
     # deltalake decodes no path of a feed, in its own tables neither
-    log = long_log(choose, part_counts=[parts], parts=["a", "b", None])
+    choose, log = long_log(part_counts=[parts], parts=["a", "b", None])
     writer = ArrowWriter(ram / "Tables", ram / "scratch", "on")
     for number in range(COMMITS):
         draw_thresholds(choose, monkeypatch)
@@ -150,5 +157,18 @@ def test_change_data_of_each_commit_leads_from_rows_to_rows(ram, parts, monkeypa
         rows = changed(rows, pa.table(found))
         assert rows == Counter(map(content, log.rows)), number
         if choose.random() < 0.1:
-            log.maintain(writer)
+            log.maintain(writer)  # it may take what was read
         seen = log.scenario.version
+
+
+@ONE_BY_DAY
+@pytest.mark.slow
+@pytest.mark.timeout(max(300, 5 * STORE_COMMITS))
+def test_random_commits_in_stores_are_read_as_replay_says(store, tmp_path, monkeypatch):
+    """Every request counts, no row does otherwise than on a disk."""
+    choose, log = long_log()
+    writer = ArrowWriter(store.new_root() / "Tables", tmp_path / "scratch", key_index_size=1 << 20)
+    for number in range(STORE_COMMITS):
+        commit(choose, log, writer, tmp_path, monkeypatch)
+        assert log.differences(writer.rows("dbo/T").to_pylist()) == {}, number
+        assert log.differences(by_deltalake(open_delta(writer.path("dbo/T")))) == {}, number
