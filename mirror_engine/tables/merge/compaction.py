@@ -124,17 +124,9 @@ def small_and_marked(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         if file.size < SMALL_BYTES or _is_much_marked(file):
             by_partition[tuple(file.partition.values())].append(file)
     for candidates in by_partition.values():
-        for group in _packed(sorted(candidates, key=_size), _size):
-            yield from _worthwhile(group)
-
-
-def _size(file: DataFile) -> int:
-    return file.size
-
-
-def _worthwhile(group: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
-    if _becomes_fewer(group) or any(map(_is_much_marked, group)):
-        yield group
+        for group in _packed(sorted(candidates, key=lambda file: file.size), lambda file: file.size):
+            if _becomes_fewer(group) or any(map(_is_much_marked, group)):
+                yield group
 
 
 def _becomes_fewer(group: Sequence[DataFile]) -> bool:

@@ -104,11 +104,8 @@ class IngestedRows:
                 raise self._rejected("ME032", at, column=name)
         cells = [_fitted(batch.column(name), kind) for name, kind in self._kept.items()]
         self.byte_count += byte_count(cells)
-        self.long_values.update(
-            (name, None)
-            for name, column in zip(self._kept, cells, strict=True)
-            if _is_text(column) and column.nbytes > MAX_ENDPOINT_BYTES and _has_long_value(column)
-        )
+        long = (name for name, column in zip(self._kept, cells, strict=True) if _has_long_value(column))
+        self.long_values.update(dict.fromkeys(long))
         cells += [pa.repeat(pa.scalar(value, pa.string()), batch.num_rows) for value in self._folder.values()]
         rows = pa.RecordBatch.from_arrays([*cells, markers], schema=self._schema)
         self._check_nulls(rows, markers)
@@ -141,11 +138,9 @@ class IngestedRows:
                 missing = pc.and_(missing, pc.not_equal(markers, RowMarker.DELETE.value))
             at = pc.index(missing, True).as_py()
             if at >= 0:
-                raise self._rejected("ME048", at, column=name, help=self._help_for_null(name))
-
-    def _help_for_null(self, name: str) -> str:
-        contract = self._contract
-        return help_for_null(name, contract.key_columns, is_text=contract.deletes_are_full)
+                contract = self._contract
+                help = help_for_null(name, contract.key_columns, is_text=contract.deletes_are_full)
+                raise self._rejected("ME048", at, column=name, help=help)
 
     def _rejected(self, code: str, at: int, **details: object) -> RejectedFile:
         return RejectedFile(self._contract.incoming.say(code, self._count + at + 1, **details))
@@ -158,12 +153,10 @@ def _fitted(cells: pa.Array, target: pa.DataType) -> pa.Array:
     return pa.nulls(len(cells), target) if pa.types.is_null(cells.type) else cells.view(target)
 
 
-def _is_text(cells: pa.Array) -> bool:
-    return bool(pa.types.is_string(cells.type) or pa.types.is_binary(cells.type))
-
-
-def _has_long_value(texts: pa.Array) -> bool:
-    return bool((pc.max(pc.binary_length(texts)).as_py() or 0) > MAX_ENDPOINT_BYTES)
+def _has_long_value(cells: pa.Array) -> bool:
+    if cells.nbytes <= MAX_ENDPOINT_BYTES or not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
+        return False
+    return bool((pc.max(pc.binary_length(cells)).as_py() or 0) > MAX_ENDPOINT_BYTES)
 
 
 def help_for_null(column: str, key_columns: Sequence[str], *, is_text: bool) -> str:
