@@ -152,16 +152,22 @@ def read_history(folder):
     files = sorted(path for path in (folder / "_delta_log").glob("*") if COMMIT.fullmatch(path.name))
     if not files:
         raise LogUnreadable("there are no commits")
-    commits = tuple(Commit(int(path.stem), tuple(map(_action, _lines(path)))) for path in files)
-    state, states = State(), []
+    state, commits, states = State(), [], []
     try:
-        for commit in commits:
-            state = state.after(commit)
+        for path in files:
+            lines = path.read_text("utf-8").removesuffix("\n").split("\n")  # names may have other line ends
+            commits.append(Commit(int(path.stem), tuple(map(_action, lines))))
+            state = state.after(commits[-1])
             states.append(state)
             _ = state.fields  # the schema is read here, so that no rule meets one that is none
-    except (KeyError, TypeError, ValueError) as error:
-        raise LogUnreadable(f"version {commit.version}: {type(error).__name__}: {error}") from error
-    return History(folder, commits, tuple(states))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LogUnreadable(f"{path.name}: {type(error).__name__}: {error}") from error
+    return History(folder, tuple(commits), tuple(states))
+
+
+def _action(line):
+    [(kind, content)] = json.loads(line).items()
+    return kind, {name: part for name, part in content.items() if part is not None}  # deltalake writes null for absent
 
 
 def log_file(folder, name):
@@ -177,27 +183,6 @@ def rewrite(version, change, folder):
     path = commit_path(folder, version)
     actions = change([json.loads(line) for line in path.read_text("utf-8").splitlines()])
     path.write_text("".join(json.dumps(action) + "\n" for action in actions), "utf-8")
-
-
-def _lines(path):
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise LogUnreadable(f"{path.name}: no UTF-8") from error
-    return text.removesuffix("\n").split("\n")
-
-
-def _action(line):
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise LogUnreadable("a line is no JSON document") from error
-    if not isinstance(value, dict) or len(value) != 1 or not isinstance(next(iter(value.values())), dict):
-        raise LogUnreadable("a line is no action")
-    [(kind, content)] = value.items()
-    return kind, {
-        name: part for name, part in content.items() if part is not None
-    }  # as deltalake writes what is absent
 
 
 # --- the rules
