@@ -98,7 +98,7 @@ Code = TypeVar("Code", bound=int | None)
 COUNT = Value(whole("N", 0))
 DURATION = Value(duration(0))
 _MAX_DOWNLOAD = click.Option(
-    ["--max-download"], type=Value(size()), default="1GiB", help="For stores: confirm before downloading more."
+    ["--max-download"], type=Value(size()), default="1GiB", help="In a store, ask before downloading more than this."
 )
 
 
