@@ -14,7 +14,7 @@ STATES = {
     "ledger lost": "the ledger is lost",
     "ledger older": "the ledger is older than the tables",
     "ledger lost while a number is missing": "the ledger is lost while a number is missing",
-    "ledger discarded: another engine had the lease": "another engine takes over, and the first engine's ledger becomes invalid",
+    "ledger discarded: another engine had the lease": "another engine takes over, and the first ledger is invalid",
     "lease lost between check and commit": "the lease is lost between its last check and the commit",
     "lease lost between check and move": "the lease is lost between its last check and a move",
     "late commit in a table made anew": "a commit arrives after its table was dropped and recreated",
