@@ -754,7 +754,7 @@ def test_recreate_that_fails_lands_no_former_rows(landing, monkeypatch):
     assert table.flush().files == ()
 
 
-def test_lost_answer_is_no_failure_and_a_lost_request_is_flushed_again(tmp_path):
+def test_lost_answer_is_no_failure_and_lost_request_is_resent(tmp_path):
     table = LandingZone(FaultyFiles(tmp_path, FaultKind.LOST_ANSWER)).table("Orders", keys=["id"])
     table.upsert(ORDERS)
     assert table.flush().files == (f"Orders/{file(1)}",)

@@ -18,7 +18,7 @@ EACH_PAGE = pytest.mark.parametrize("page", EXPLANATIONS, ids=lambda page: page.
 
 
 @EACH_PAGE
-def test_a_page_explains_its_code_with_help_rules_and_an_example(page) -> None:
+def test_page_explains_its_code_with_help_rules_and_an_example(page) -> None:
     assert page.why
     assert not set("{}`") & set(page.title)
     assert page.title[:1].isupper()

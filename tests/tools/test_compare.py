@@ -218,7 +218,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("what", PLANTED)
-def test_a_planted_difference_is_found_with_key_file_and_rule(fabric, what):
+def test_planted_difference_is_found_with_key_file_and_rule(fabric, what):
     plant = PLANTED[what]
     ending = "csv" if plant.table == "Items" else "parquet"
     fabric.plant(plant.change, f"dbo/{plant.table}")
@@ -241,7 +241,7 @@ def test_a_planted_difference_is_found_with_key_file_and_rule(fabric, what):
     assert found.not_yet == ()
 
 
-def test_an_honest_mirror_is_equal(fabric):
+def test_honest_mirror_is_equal(fabric):
     compared = fabric.compare()
     assert {each: (found.verdict, found.findings) for each, found in compared.items()} == {
         "Orders": ("equal", ()),
@@ -269,7 +269,7 @@ def test_all_at_once_are_told_apart(fabric):
     assert kinds == {"truncated_time": 34 - 2, "lost_delete": 1, "lost_update": 1, "no_file": 1}
 
 
-def test_a_lost_change_of_a_number_is_no_cast(fabric):
+def test_lost_change_of_a_number_is_no_cast(fabric):
     fabric.plant(with_row(11, **STALE, Weight=order(11)["Weight"]))
     fabric.plant(with_row(8, Weight=1.5, Count=0))
     (found,) = fabric.compare("Orders").values()
@@ -400,7 +400,7 @@ def test_a_file_that_came_late_is_no_difference_where_time_orders_files(tmp_path
     assert (found.verdict, found.late, found.findings[0].kind) == ("different", ("a.parquet",), "lost_update")
 
 
-def test_of_a_history_that_is_gone_only_the_keys_left_are_compared(fabric):
+def test_keys_left_are_compared_without_their_history(fabric):
     for number in (1, 2):
         (fabric.publisher / "Orders/_FilesReadyToDelete" / name(number)).unlink()
     (found,) = fabric.compare("Orders").values()
@@ -476,7 +476,7 @@ FALSIFIED = st.sampled_from(["a row is gone", "a row is there twice", "a cell is
 
 @settings(max_examples=int(os.environ.get("MIRROR_TEST_COMPARED", "10")))
 @given(FILES, st.integers(1, 6), FALSIFIED, st.integers(0, 20))
-def test_any_mirror_is_equal_up_to_pending_files_and_any_falsified_key_is_found(files, applied, how, at):
+def test_falsified_key_is_found_in_any_mirror(files, applied, how, at):
     with quick_folder() as folder:
         root, fabric = Path(folder, "root"), SharedMemoryWriter()
         table = LandingZoneWriter(root).table("T", keys=["id"], types={"id": pa.int64(), "text": pa.string()})
@@ -504,7 +504,7 @@ def falsified(rows, how, at):
     return {"a row is gone": others, "a row is there twice": [*rows, rows[at]]}.get(how, [*others, row])
 
 
-def test_a_million_rows_are_compared_without_an_object_for_each(tmp_path, monkeypatch):
+def test_million_rows_are_compared_without_an_object_for_each(tmp_path, monkeypatch):
     count = 300_000
     monkeypatch.setattr(compare_module, "plain_rows", counting(compare_module.plain_rows, rows := []))
     fabric = Fabric(tmp_path / "root")
@@ -535,7 +535,7 @@ def dropping(ids):
     return of_table
 
 
-def test_the_report_has_no_value_of_a_row(fabric, cli):
+def test_report_has_no_value_of_a_row(fabric, cli):
     fabric.plant(lambda rows: [*rows, order(10, "Secret City", Amount=Decimal("8675.30"))])
     text = cli("compare", fabric.root)
     document = cli("compare", fabric.root, "--json")
@@ -563,7 +563,7 @@ def test_partition_values_in_paths_are_digests(tmp_path, cli):
     assert "Huber" not in cli("compare", fabric.root)[1]
 
 
-def test_it_ends_with_0_where_all_are_equal_and_with_2_without_a_zone(fabric, tmp_path, cli):
+def test_exit_code_is_0_for_equal_tables_and_2_without_a_zone(fabric, tmp_path, cli):
     assert cli("compare", fabric.root)[0] == 0
     (tmp_path / "empty").mkdir()
     assert cli("compare", tmp_path / "empty")[0] == 2
@@ -587,7 +587,7 @@ def stored(fabric, s3_server):
         yield stored
 
 
-def test_in_a_store_a_zone_is_pulled_and_compared_and_nothing_is_written(fabric, stored, cli):
+def test_zone_in_a_store_is_pulled_and_compared_and_not_written(fabric, stored, cli):
     url = stored()
     before = everything(url)
     assert cli("compare", url, "--max-download", "10B")[0] == 2

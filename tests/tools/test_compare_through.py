@@ -111,7 +111,7 @@ def test_a_pinned_table_is_read_as_it_was(database):
     assert read().num_rows == 2
 
 
-def test_a_difference_is_found_through_the_table_api(database):
+def test_difference_is_found_through_the_table_api(database):
     assert database.compare().verdict == "equal"
     database.plant((1, "Linz"))
     found = database.compare()
@@ -239,7 +239,7 @@ def test_only_a_mirrored_database_in_onelake_has_a_table_api(place):
         ApiTables.at(parse_url(place) or local_folder(place), lambda _: None)
 
 
-def test_the_report_says_that_sql_alone_differs(database, cli):
+def test_report_says_that_sql_alone_differs(database, cli):
     shown = ("compare", database.root, "sell.Orders", "--sql-rows", database.sql(*OLD))
     code, text, error = cli(*shown)
     assert (code, error) == (3, "")
@@ -260,14 +260,14 @@ def test_the_report_says_that_sql_alone_differs(database, cli):
     assert "Graz" not in json.dumps(document)
 
 
-def test_the_report_says_that_a_difference_is_in_delta(database, cli):
+def test_report_says_that_a_difference_is_in_delta(database, cli):
     database.plant((1, "Linz"))
     code, text, _ = cli("compare", database.root, "sell.Orders", "--sql-rows", database.sql((1, "Linz")))
     assert code == 3
     assert "SQL: shows the rows of Delta: the difference is in Delta" in " ".join(text.split())
 
 
-def test_a_column_that_sql_lacks_is_a_difference(database, cli):
+def test_column_that_sql_lacks_is_a_difference(database, cli):
     path = database.sql(*NEW)
     pa.csv.write_csv(rows(*NEW).select(["Id"]), path)
     code, text, _ = cli("compare", database.root, "sell.Orders", "--sql-rows", path)

@@ -250,7 +250,7 @@ def test_it_refuses_other_folders_and_sources(origin, tmp_path):
         pull(origin, here)
 
 
-def test_a_refused_pull_leaves_nothing(origin, tmp_path, cli, monkeypatch):
+def test_refused_pull_leaves_nothing(origin, tmp_path, cli, monkeypatch):
     monkeypatch.setattr("sys.stdin", None, raising=False)
     for words in (["--max-download", "1B"], ["--table", "Nothing"]):
         monkeypatch.setattr("sys.stdin", io.StringIO())
@@ -258,7 +258,7 @@ def test_a_refused_pull_leaves_nothing(origin, tmp_path, cli, monkeypatch):
         assert not (tmp_path / "here").exists()
 
 
-def test_a_pulled_copy_is_not_compared(origin, tmp_path, cli, monkeypatch):
+def test_pulled_copy_is_not_compared(origin, tmp_path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli("pull", "source", "here").code == 0
     refused = cli("compare", "here")
