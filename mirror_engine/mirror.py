@@ -402,7 +402,7 @@ class Mirror:
         from mirror_engine.tools.validation_target import find_target  # noqa: PLC0415 - a sync needs none of these tools
 
         found = check_landing_zone(find_target(self.root, self.config))
-        return Validation(not found.is_failing, [found.checked(self.config.delta_default_schema)])
+        return Validation(not found.is_failing, [found.checked()])
 
     def compare(self, tables: Sequence[str] = (), *, limit: int = 5, show_keys: bool = False) -> Comparison:
         """Compare the tables that Fabric made here with a replay of their change files. Reads only, starts no JVM.

@@ -126,9 +126,7 @@ def validate(paths: tuple[Place, ...], config: Config, downloads: Downloads, **g
         out.note(f"{options.write_baseline}: {count(written, 'finding')} recorded")
         return exits.SUCCESS
     reports = [each.suppress(lambda found, each: each.code in codes or known(found, each)) for each in reports]
-    done = Validation(
-        not any(each.is_failing for each in reports), [each.checked(config.delta_default_schema) for each in reports]
-    )
+    done = Validation(not any(each.is_failing for each in reports), [each.checked() for each in reports])
     if out.wants_json() or options.report_format == "json":
         out.print_json(done.to_json())
     elif options.report_format == "text":

@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import UnknownTable
 from mirror_engine.events import DiagnosticRaised, TableHalted
@@ -20,9 +22,10 @@ from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, Trait, diagnose
+from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
-from mirror_engine.landing_zone.names import PARTNER_EVENTS_FILE, TableName, find_table
+from mirror_engine.landing_zone.names import PARTNER_EVENTS_FILE, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_errors import fabric_message
 from mirror_engine.monitoring.state_text import describe
@@ -60,28 +63,15 @@ _NO_ID = "-"
 class TableReport:
     """The findings in one table folder; paths begin at the landing zone's top."""
 
-    name: str
-    state: str  # after the dry run: `caught_up`, `halted` …
-    files: tuple[str, ...] = ()  # applied, in order
-    rows: int = 0  # of these
+    table: CheckedTable  # without findings
     diagnostics: tuple[Counted, ...] = ()  # about the table, its metadata and its files, as they were raised
     is_text: bool = False  # whether its change files are delimited text, so that a row has a line
-    message: str = ""
-    not_applied: tuple[tuple[str, str], ...] = ()  # files, each with the reason
-    fabric_error: str | None = None  # what Fabric shows for the halt, without ids; None for nothing, or not known
 
-    @property
-    def findings(self) -> tuple[Counted, ...]:
-        """The diagnostics as they are shown: see `causes.findings`."""
-        return findings(self.diagnostics, itemgetter(0))
-
-    def checked(self, report: ValidationReport, default_schema: str) -> CheckedTable:
-        """Convert to the result that is shown."""
-        name = TableName.from_folder(self.name)
-        not_applied = [UnappliedFile(path, reason) for path, reason in self.not_applied]
-        facts = self.state, self.message, self.files, not_applied, self.rows, self.fabric_error
-        found = [report.checked_finding(*each, self.line_of(each[0])) for each in self.findings]
-        return CheckedTable.of(name, name.delta_folder(default_schema), *facts, found)
+    def checked(self, report: ValidationReport) -> CheckedTable:
+        """Add the findings that are shown, one for each cause."""
+        shown = findings(self.diagnostics, itemgetter(0))
+        found = [report.checked_finding(*each, self.line_of(each[0])) for each in shown]
+        return structs.replace(self.table, diagnostics=found)
 
     def line_of(self, diagnostic: Diagnostic) -> int | None:
         """The 1-based line of a row in delimited text, or of invalid JSON; None in Parquet and without a row.
@@ -126,9 +116,8 @@ class ValidationReport:
 
     def expecting(self, tables: Iterable[str], default_schema: str) -> ValidationReport:
         """The report with ME085 for each of these tables that would not exist, and for a zone without any."""
-        folders = [
-            TableName.from_folder(table.name).delta_folder(default_schema) for table in self.tables if table.files
-        ]
+        with_data = (each.table for each in self.tables if each.table.files)
+        folders = [table.delta_path.removeprefix(f"{TABLES}/") for table in with_data]
         landing = "land a folder with `_metadata.json` and data, best before mirroring starts"  # LZ-7.11
         no_folder = "no table would receive data: the landing zone has no table folder"
         found = [] if self.tables else [diagnose("ME085", "", reason=no_folder, help=landing)]
@@ -162,9 +151,9 @@ class ValidationReport:
         """Convert a diagnostic to the finding that is shown."""
         return CheckedFinding.of(found, times, line, self.fails(found))
 
-    def checked(self, default_schema: str = "dbo") -> CheckedZone:
-        """The shown findings, one for each cause; `default_schema` is that of tables outside a schema folder."""
-        tables = [table.checked(self, default_schema) for table in self.tables]
+    def checked(self) -> CheckedZone:
+        """The shown findings, one for each cause."""
+        tables = [table.checked(self) for table in self.tables]
         own = [self.checked_finding(*each) for each in findings(self.diagnostics, itemgetter(0))]
         often = Counter(found.severity for found in (*own, *(found for table in tables for found in table.diagnostics)))
         counts = FindingCounts(*(often[severity] for severity in reversed(SEVERITY_ORDER)))
@@ -246,22 +235,16 @@ def report_of(
         ]
         diagnostics = Counter(dict(table.diagnostics)) | Counter(besides)
         listing = listings.get(table.name)
-        tables.append(
-            TableReport(
-                name=folder,
-                state=table.state.code,
-                files=tuple(f"{folder}/{file.path}" for file in applied),
-                rows=sum(file.rows or 0 for file in applied),
-                diagnostics=tuple(diagnostics.items()),
-                is_text=bool(listing and listing.usable and listing.usable.is_text),
-                message=describe(table.name, table.state),
-                not_applied=(
-                    *((f"{folder}/{file.path}", file.reason or "") for file in table.pending_files),
-                    *_ignored_data(table, listing, diagnostics),
-                ),
-                fabric_error=_fabric_error(table, target.config.default_schema),
-            )
-        )
+        not_applied = [
+            *(UnappliedFile(f"{folder}/{file.path}", file.reason or "") for file in table.pending_files),
+            *_ignored_data(table, listing, diagnostics),
+        ]
+        files, rows = [f"{folder}/{file.path}" for file in applied], sum(file.rows or 0 for file in applied)
+        facts = table.state.code, describe(table.name, table.state), files, not_applied, rows
+        error = _fabric_error(table, target.config.default_schema)
+        shown = CheckedTable.of(table.name, table.delta_folder, *facts, error, ())
+        is_text = bool(listing and listing.usable and listing.usable.is_text)
+        tables.append(TableReport(shown, tuple(diagnostics.items()), is_text))
     of_zone = Counter(status.diagnostics) | Counter(more.get("", ()))
     if target.is_whole and zone.tables and target.storage.stat(f"{zone.folder}/{PARTNER_EVENTS_FILE}") is None:
         of_zone[diagnose("ME092", "")] = 1
@@ -273,7 +256,7 @@ def report_of(
 
 def _ignored_data(
     table: TableStatus, listing: TableListing | None, diagnostics: Iterable[Diagnostic]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[UnappliedFile]:
     """Files that will never be read, each with the reason, which may be its partition's."""
     reasons = {found.path: found.message for found in diagnostics if never_arrives(found)}
     known = {file.path for file in table.files}
@@ -281,7 +264,7 @@ def _ignored_data(
         path = f"{table.name.folder}/{file.path}"
         reason = reasons.get(path) or reasons.get(partition_of(path))
         if reason and file.path not in known:
-            yield path, reason
+            yield UnappliedFile(path, reason)
 
 
 def _fabric_error(table: TableStatus, default_schema: str) -> str | None:

@@ -14,6 +14,7 @@ from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, Severity
 from mirror_engine.landing_zone.listing import unlisted
 from mirror_engine.landing_zone.text import CONTROLS, printable
 from mirror_engine.tools.validate import TableReport, ValidationReport
+from mirror_engine.tools.validation import CheckedTable
 
 SECOND = "Items/00000000000000000002.csv"
 WRONG_MARKER = diagnose("ME037", SECOND, row=3, value="3", meant="")
@@ -29,9 +30,13 @@ HOSTILE = [
 WORDS = re.compile(r"(\w+)=([^,:]*)")
 
 
-def items(*diagnostics, **facts):
-    files = ("Items/00000000000000000001.csv", SECOND)
-    return TableReport("Items", "halted", files, 4, tuple((found, 1) for found in diagnostics), **facts)
+def table(name, files, *diagnostics, is_text=False):
+    shown = CheckedTable(name, name, f"Tables/dbo/{name}", "halted", "", files, (), 4, None, ())
+    return TableReport(shown, tuple((found, 1) for found in diagnostics), is_text)
+
+
+def items(*diagnostics, is_text=False):
+    return table("Items", ("Items/00000000000000000001.csv", SECOND), *diagnostics, is_text=is_text)
 
 
 def zone(*tables, **facts):
@@ -62,7 +67,7 @@ def test_an_annotation_names_file_line_and_code():
 @pytest.mark.parametrize("render", [github, junit, sarif])
 def test_no_control_character_of_a_name_reaches_the_log(render):
     name = "".join(map(chr, CONTROLS))
-    report = zone(TableReport(name, "halted", (f"{name}/x.csv",), 0, ((diagnose("ME023", f"{name}/x.csv"), 1),)))
+    report = zone(table(name, (f"{name}/x.csv",), diagnose("ME023", f"{name}/x.csv")))
     assert not set(render(report)) & {chr(code) for code in CONTROLS if code != 10}
 
 
@@ -173,7 +178,7 @@ def test_a_clean_zone_has_no_annotations_and_a_run_without_results():
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_name_breaks_out_of_its_place(name):
-    report = zone(TableReport(name, "caught_up", (name,), 1, ((diagnose("ME006", name), 1),)))
+    report = zone(table(name, (name,), diagnose("ME006", name)))
     shown = name.replace("\udc80", "\\udc80")
     text = github(report)
     assert (text.encode().count(b"\n"), "\r" in text) == (1, False)

@@ -103,6 +103,5 @@ def test_what_the_test_kit_and_validate_say(tmp_path):
         traced = trace_file(trace, name(1))
         assert (traced.state, traced.rows, traced.delta_version) == ("applied", 0, None)
     land(shop, 2, id=(["A1"], TEXT), **{MARKER: ([0], pa.int32())})
-    (table,) = check_landing_zone(find_target(shop.root, shop.config)).tables
-    assert (table.state, len(table.files)) == ("caught_up", 2)
-    assert [found.code for found, _ in table.diagnostics] == []
+    (found,) = check_landing_zone(find_target(shop.root, shop.config)).tables
+    assert (found.table.state, len(found.table.files), found.diagnostics) == ("caught_up", 2, ())

@@ -119,7 +119,7 @@ def test_no_error_is_found_in_a_real_publishers_zone(name):
         pytest.skip("set MIRROR_TEST_REAL_ZONES to the folder of real landing zones")
     report = check_landing_zone(find_target(REAL_ZONES / name, Config()))
     assert report.checked().counts.error == 0
-    assert {table.state for table in report.tables} == {"caught_up"}
+    assert {each.table.state for each in report.tables} == {"caught_up"}
 
 
 def test_a_file_under_the_name_of_an_applied_one_is_reported_and_the_applied_one_counts(tmp_path):
@@ -129,7 +129,7 @@ def test_a_file_under_the_name_of_an_applied_one_is_reported_and_the_applied_one
     orders.insert({"Id": 3}, {"Id": 4}, name=first.rpartition("/")[2])
     report = check_landing_zone(find_target(tmp_path, Config()))
     assert [(diagnostic.code, diagnostic.path) for diagnostic, _ in report.all()] == [("ME092", ""), ("ME026", first)]
-    assert (report.tables[0].rows, report.tables[0].files) == (2, (first, second))
+    assert (report.tables[0].table.rows, report.tables[0].table.files) == (2, [first, second])
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_what_is_no_data_fails_no_check(tmp_path, name):
 def test_files_that_are_never_read_are_counted(tmp_path):
     files = [f"Orders/{'0' * 20}.parquet", f"Orders/day=1/{FIRST}", "Orders/README.md"]
     report = report_on(tmp_path, {"Orders/_metadata.json": METADATA, **dict.fromkeys(files, b"x")})
-    assert [path for path, _ in report.tables[0].not_applied] == files[:2]
+    assert [file.path for file in report.tables[0].table.not_applied] == files[:2]
 
 
 def test_an_expected_table_needs_data_and_an_empty_zone_has_none(tmp_path):
@@ -296,5 +296,5 @@ def test_file_replaced_while_it_is_checked_is_listed_again(tmp_path, listed, mon
     monkeypatch.setattr(DryRun, "run", run)
     report = check_landing_zone(find_target(zone, Config()))
     assert replaced
-    assert {table.name: table.rows for table in report.tables} == {"A": 2, "B": 1}
+    assert {each.table.table: each.table.rows for each in report.tables} == {"A": 2, "B": 1}
     assert listed.count("A") > 1
