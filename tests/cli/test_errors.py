@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -96,11 +97,8 @@ def made(kind):
 
 @pytest.mark.parametrize("kind", every_error())
 def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, kind):
-    def fail(*_, **__):
-        raise made(kind)
-
     (tmp_path / "Tables").mkdir()
-    monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", Mock(side_effect=made(kind)))
     printed = cli("sync", tmp_path)
     named = kind.__base__ if kind.__name__.startswith("_") else kind  # a module's own is to others what it is based on
     assert printed.code == documented_codes()[named.__name__]
@@ -171,21 +169,16 @@ def test_suggested_commands_are_quoted(cli, tmp_path):
     assert f"  mirror-engine -C '{tmp_path}/Mein Lager' sync " in printed.out
 
 
-def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path):
-    def fail(*_, **__):
-        raise OSError(errno.EROFS, "wholly unfit", "the folder")
-
-    monkeypatch.setattr("mirror_engine.cli.setup._land_example", fail)
+def test_init_needs_a_writable_folder(cli, monkeypatch, tmp_path):
+    unfit = OSError(errno.EROFS, "wholly unfit", "the folder")
+    monkeypatch.setattr("mirror_engine.cli.setup._land_example", Mock(side_effect=unfit))
     printed = cli("init", tmp_path)
     assert (printed.code, printed.err) == (2, "error: the folder: wholly unfit\n  help: choose another folder\n")
 
 
-def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
+def test_interrupt_ends_with_130(cli, monkeypatch, tmp_path):
     (tmp_path / "Tables").mkdir()
-    monkeypatch.setattr("mirror_engine.mirror.Mirror", interrupt)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", Mock(side_effect=KeyboardInterrupt))
     printed = cli("sync", tmp_path)
     assert (printed.code, printed.err) == (130, "error: interrupted\n")
 
