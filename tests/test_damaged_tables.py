@@ -118,7 +118,7 @@ def test_damaged_log_halts_its_table_alone_until_it_is_rebuilt(long_lake, damage
 
 
 @pytest.mark.parametrize(("damage", "fault", "remedy"), [each for each in DAMAGES.values() if each[2] != REBUILD])
-def test_what_is_advised_helps_while_the_engine_runs(long_lake, damage, fault, remedy):
+def test_help_for_a_damaged_table_works_while_running(long_lake, damage, fault, remedy):
     with long_lake.engine() as running:
         running.cycle(NO_STOP)
         damage(long_lake)
@@ -184,7 +184,7 @@ def test_a_commit_below_the_checkpoint_is_not_needed(long_lake):
     assert long_lake.sync().result is RunResult.CAUGHT_UP
 
 
-def test_the_newest_commit_cut_off_at_its_own_checkpoint_is_no_defect_of_the_engine(long_lake):
+def test_commit_truncated_at_its_checkpoint_halts_the_table(long_lake):
     DeltaTable(str(long_lake.folder)).create_checkpoint()
     cut(long_lake.commit(5))
     assert is_halted(long_lake.status(), CUT.format(5), REBUILD)
@@ -205,7 +205,7 @@ def test_a_damaged_table_whose_folder_is_gone_is_dropped(long_lake):
     assert not long_lake.folder.exists()
 
 
-def test_a_foreign_commit_that_is_cut_off_halts_a_table_that_has_caught_up_while_the_engine_runs(long_lake):
+def test_truncated_external_commit_halts_a_caught_up_table(long_lake):
     with long_lake.engine() as running:
         running.cycle(NO_STOP)
         long_lake.commit(6).write_text('{"add":{"path"')
@@ -242,7 +242,7 @@ def test_a_log_that_cannot_be_looked_into_delays_its_table_alone(long_lake, plac
     assert long_lake.status().watermarks == {"": 6}
 
 
-def test_a_table_that_could_not_be_read_at_the_start_is_known_again_while_the_engine_runs(long_lake):
+def test_table_unreadable_at_start_recovers_while_running(long_lake):
     """Its ledger is lost, too: until its log is read, nothing is done with it, and file 1 has long been moved away."""
     long_lake.land()
     shutil.rmtree(long_lake.root / ENGINE)

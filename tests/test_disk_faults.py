@@ -183,7 +183,7 @@ def test_what_cannot_be_noted_at_a_cycles_end_is_noted_at_the_next(tmp_path, mon
         assert running.context.ledger.get_property(ROOT_IDENTITY)
 
 
-def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_written_again(disk):
+def test_read_only_root_is_readable_and_resumes_when_writable(disk):
     shop = shop_on(disk)
     orders = shop.orders()
     orders.insert(row(1))

@@ -126,7 +126,7 @@ def test_a_commit_that_is_found_is_brought_to_the_disk_before_it_is_recorded(lak
     assert ProgressRebuilt(TableName("", "Orders"), 3) in lake.events
 
 
-def test_what_cannot_be_brought_to_the_disk_is_not_done(lake, monkeypatch):
+def test_failed_fsync_prevents_the_record(lake, monkeypatch):
     def refused(_folder, _since):
         raise StorageUnavailable("scripted")
 

@@ -57,7 +57,7 @@ def test_rows_of_another_program_are_named_with_their_version(stocked_shop):
     assert stocked_shop.said().count("ME080") == 1
 
 
-def test_it_is_told_once_while_the_engine_runs_and_again_when_it_happens_again(stocked_shop):
+def test_external_change_is_reported_once_per_occurrence(stocked_shop):
     with stocked_shop.engine() as running:
         running.cycle(NO_STOP)
         for rows in ([], [row(9)]):
@@ -67,7 +67,7 @@ def test_it_is_told_once_while_the_engine_runs_and_again_when_it_happens_again(s
     assert stocked_shop.said().count("ME080") == 2
 
 
-def test_what_changes_no_row_is_no_alarm(stocked_shop):
+def test_commit_without_row_changes_is_not_reported(stocked_shop):
     stocked_shop.writer.write_as_another("dbo/Orders", [row(1), row(2)], "OPTIMIZE")
     assert foreign(stocked_shop) == []
 
@@ -100,7 +100,7 @@ class Raced(SharedMemoryWriter):
 
 @pytest.mark.parametrize("conflict", [False, True])
 @pytest.mark.parametrize("ledger", ["kept", "older", "lost"])
-def test_one_who_came_between_the_look_and_the_commit_is_named(tmp_path, conflict, ledger):
+def test_commit_between_snapshot_and_commit_is_reported(tmp_path, conflict, ledger):
     shop = Shop(tmp_path / "shop", Raced())
     shop.writer.conflict = conflict
     shop.table = shop.orders()

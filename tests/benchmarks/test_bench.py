@@ -48,7 +48,7 @@ def test_error_of_a_peer_is_raised_and_the_peer_goes_on(tmp_path):
         assert seconds > 0 < size
 
 
-def test_a_ratio_is_taken_round_by_round_between_engines_with_equal_rounds():
+def test_ratio_is_computed_per_round():
     figures = Figures()
     figures.rounds |= {"mirror": [1.0, 2.0, 3.0], "notebook": [9.0, 2.0, 6.0], "other": [1.0]}
     assert (figures.ratio("notebook", "mirror"), figures.median("notebook")) == (2.0, 6.0)

@@ -52,7 +52,7 @@ def test_an_engine_with_other_rows_is_named(tmp_path, orders):
 
 
 @pytest.mark.slow
-def test_what_a_table_must_hold_is_the_last_row_of_each_key_that_is_no_delete(tmp_path):
+def test_expected_table_is_the_last_row_per_key(tmp_path):
     base = rows.initial_load(tmp_path / "base", 20, 2)
     changes = rows.histories(tmp_path / "changes", 3, 6, 10, keys=30, present=20)
     held = {row["Id"]: row for file in base for row in pq.read_table(file).to_pylist()}

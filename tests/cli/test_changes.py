@@ -282,7 +282,7 @@ def test_every_kind_of_change_is_tried():
     assert tried | others == {*ChangeKind.__args__}
 
 
-def test_rows_lost_with_a_removed_delta_table_are_said_until_a_rebuild(synced, cli):
+def test_rows_lost_with_a_delta_table_are_reported_until_rebuild(synced, cli):
     """ME069: the applied files were archived, and a sequential table does not begin without them."""
     update(synced)
     assert cli("sync", synced.root).code == 0

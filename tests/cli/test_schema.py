@@ -53,7 +53,7 @@ def test_docstrings_describe_fields_that_exist():
         assert named <= {*kind.__struct_fields__}, kind
 
 
-def test_the_names_are_listed_and_another_one_is_an_error(cli):
+def test_unknown_schema_name_is_an_error_and_names_are_listed(cli):
     assert [line.split()[0] for line in cli("schema").out.splitlines()[1:]] == list(NAMES)
     wrong = cli("schema", "metadat")
     assert (wrong.code, "did you mean metadata?" in wrong.err) == (2, True)

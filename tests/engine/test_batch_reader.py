@@ -109,7 +109,7 @@ def test_passthrough_batch_ends_at_max_batch_files():
 
 @pytest.mark.parametrize("failure", [FULL, ConcurrentModification("T/3: changed since it was listed")])
 @pytest.mark.parametrize("size", [5, 0], ids=["passthrough", "rows"])
-def test_files_before_a_failure_are_committed_and_the_next_batch_meets_it(failure, size):
+def test_failure_commits_files_before_it_and_recurs_next_batch(failure, size):
     backlog = Backlog([size] * 4)
     backlog.failures[3] = failure
     assert backlog.next() == ([1, 2], bool(size))

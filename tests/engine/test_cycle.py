@@ -249,7 +249,7 @@ def rows_shown(shop):
     return next(each["metrics"]["processedRowCount"] for each in entries if each["sourceTableName"] == "T0")
 
 
-def test_what_no_further_cycle_writes_into_the_monitoring_files_is_written_at_the_end(shops):
+def test_monitoring_files_are_written_after_the_last_cycle(shops):
     with shops.engine() as running:
         for number in (3, 4):
             running.cycle(NO_STOP)

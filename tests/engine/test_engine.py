@@ -143,7 +143,7 @@ def test_a_look_at_the_status_leaves_no_trace_and_is_no_second_engine(shop):
 
 
 @pytest.mark.slow
-def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_is_there(tmp_path):
+def test_delta_table_removed_while_running_is_rebuilt(tmp_path):
     shop = Shop(tmp_path, cleanup="off")
     orders = shop.orders()
     orders.insert(row(1))

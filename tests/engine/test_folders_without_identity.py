@@ -106,7 +106,7 @@ def test_what_does_not_begin_again_is_the_same_folder(three_in_store, act):
 
 
 @pytest.mark.slow
-def test_a_first_file_with_the_bytes_of_the_former_begins_again_if_the_newest_is_gone(three_in_store):
+def test_equal_first_file_recreates_if_the_newest_is_gone(three_in_store):
     first = (folder(three_in_store) / "_FilesReadyToDelete" / name(1)).read_bytes()
     shutil.rmtree(folder(three_in_store))
     three_in_store.orders().land(first, name=name(1))

@@ -509,7 +509,7 @@ def test_delta_table_removed_from_the_known_folder_is_read_again(log_shop):
     assert (dropped(log_shop), log_shop.ids(), log_shop.ids("Sales.Items")) == (["Orders"], [2], [1, 2])
 
 
-def test_store_without_folders_cannot_tell_a_removed_table_from_a_hidden_one(shop_of_tables):
+def test_store_without_folders_cannot_detect_a_hidden_table(shop_of_tables):
     store = Shop(shop_of_tables.root.with_name("store"))
     store.orders().insert(row(1))
     store.sync(storage=store.without_folders())

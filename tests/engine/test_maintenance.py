@@ -167,7 +167,7 @@ def test_commits_of_maintenance_are_not_missing_from_the_next_count(idle_shop, m
         assert upkeep._tables[table].files == 0
 
 
-def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_after_the_other(idle_shop):
+def test_maintenance_skips_blocked_and_runs_one_table_at_a_time(idle_shop):
     for name in ("Items", "Orders", "Stores"):
         table = idle_shop.land(1, 2, 3, table=name)
     table.skip_numbers()
@@ -270,7 +270,7 @@ def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(idle_shop
     assert [(each.table.table, each.retry_seconds) for each in idle_shop.heard(RetryScheduled)] == [("Items", 60.0)]
 
 
-def test_others_go_on_meanwhile_and_a_change_that_waits_for_it_is_reported_to_it_and_taken_up_at_once(idle_shop):
+def test_change_that_waits_for_maintenance_is_applied_next(idle_shop):
     items, orders = idle_shop.orders("Items"), idle_shop.land(1, 2, 3)
     idle_shop.writer.is_let_go.clear()
     with run(idle_shop):
@@ -290,7 +290,7 @@ def test_others_go_on_meanwhile_and_a_change_that_waits_for_it_is_reported_to_it
     assert len(idle_shop.heard(TableMaintained)) == 1
 
 
-def test_a_busy_table_is_compacted_again_after_so_many_files_whatever_was_left_out(idle_shop):
+def test_busy_table_is_compacted_again_after_n_files(idle_shop):
     orders = idle_shop.orders()
     idle_shop.writer.is_let_go.clear()
     number = 0

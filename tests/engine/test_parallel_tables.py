@@ -240,7 +240,7 @@ def test_a_folder_renamed_into_a_schema_waits_for_the_batch_of_the_old_one(crowd
     assert crowd.ids("dbo.Orders") == [1]
 
 
-def test_a_batch_that_ends_between_two_cycles_is_counted_when_the_engine_stops(crowd):
+def test_batch_between_two_cycles_is_reported_at_stop(crowd):
     crowd.orders().insert(row(1))
     crowd.writer.hold(ORDERS)
     stop = threading.Event()

@@ -154,7 +154,7 @@ def test_a_replay_without_all_files_is_refused_and_moves_nothing(shop, harm, rea
 
 @pytest.mark.slow
 @pytest.mark.parametrize("copy", ["anew", "with its time", "alone"])
-def test_without_the_ledger_a_file_landed_later_is_not_taken_for_the_applied_one(shop, copy):
+def test_newer_file_is_not_the_applied_one_without_the_ledger(shop, copy):
     shop.apply(1, 2, 3)
     if copy == "alone":
         shop.lose(1)

@@ -30,7 +30,7 @@ from mirror_engine.tables.merge.arrow import ArrowWriter
 ORDERS = TableName("", "Orders")
 
 
-def test_a_table_that_was_made_gets_its_first_batch_whatever_key_its_publisher_declares_by_then(tmp_path, monkeypatch):
+def test_recovery_applies_first_batch_after_keys_changed(tmp_path, monkeypatch):
     shop = Shop(tmp_path, ArrowWriter(tmp_path / "Tables", tmp_path / "scratch"))
     shop.orders().insert(row(1))
     with monkeypatch.context() as once, shop.engine() as running:
@@ -43,7 +43,7 @@ def test_a_table_that_was_made_gets_its_first_batch_whatever_key_its_publisher_d
     assert shop.ids() == [1]
 
 
-def test_a_look_for_commits_of_other_programs_is_good_enough_for_a_while_but_not_for_a_commit():
+def test_external_change_check_is_cached_but_not_for_commits():
     versions = iter([-1, 7, 8, 9])
     writer = SimpleNamespace(latest_external_change=lambda *_: next(versions))
     context, progress = EngineContext(None, writer, None, Config(), Clock(), None), Progress("1", "i", delta_version=5)
@@ -53,7 +53,7 @@ def test_a_look_for_commits_of_other_programs_is_good_enough_for_a_while_but_not
 
 
 @pytest.mark.slow
-def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that_is_reported(tmp_path):
+def test_damaged_ledger_is_rebuilt_from_logs_and_reported(tmp_path):
     shop = Shop(tmp_path)
     shop.land(1, 2, 3, table="Others")
     shop.apply(1, 2, 3)

@@ -100,7 +100,7 @@ def test_a_commit_refused_three_times_in_the_same_words_halts_its_table_at_the_f
 
 
 @pytest.mark.slow
-def test_a_refused_commit_is_tried_again_when_file_or_metadata_change_and_at_the_next_start(tmp_path):
+def test_refused_commit_is_retried_after_a_change_and_at_start(tmp_path):
     shop = Shop(tmp_path, Refusing("1.parquet"))
     shop.land(1)
     with shop.engine() as running:

@@ -127,7 +127,7 @@ def test_status_of_many_tables_reads_logs_at_once(slow):
     assert seconds < asked * REQUEST_SECONDS / FASTER
 
 
-def test_a_start_reads_logs_and_metadata_at_once_and_the_next_looks_at_them_at_once(slow):
+def test_start_reads_logs_and_metadata_in_parallel(slow):
     for number in range(TABLES):
         slow.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
     slow.sync()

@@ -35,7 +35,7 @@ def test_an_empty_table_fails_when_fourteen_days_have_passed_and_a_file_ends_it(
     mirror_in_test.sync_until_caught_up()
 
 
-def test_a_dropped_table_goes_when_its_delay_has_passed_also_by_a_clock_that_lost_its_lead(tmp_path):
+def test_drop_delay_ends_even_after_the_clock_lost_its_lead(tmp_path):
     shop = Shop(tmp_path / "shop", drop_delay_seconds=90.0)
     orders = shop.orders()
     orders.insert(row(1))
@@ -84,7 +84,7 @@ class Waits:
             self.stop.set()
 
 
-def test_fabric_looks_at_an_idle_zone_less_and_less_until_something_is_done_or_missing(shop):
+def test_fabric_timing_backs_off_scans_of_an_idle_zone(shop):
     """LZ-3.1."""
     shop.config = FABRIC
     orders, clock = shop.orders(), shop.clock

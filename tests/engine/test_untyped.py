@@ -59,7 +59,7 @@ def test_files_without_rows_and_types_are_done_but_make_no_table(untyped_shop):
 
 
 @pytest.mark.slow
-def test_the_first_commit_names_the_files_before_it_so_that_all_can_be_replayed_without_the_ledger(untyped_shop):
+def test_first_commit_names_files_applied_before_the_table(untyped_shop):
     untyped_shop.publisher.table("Orders", keys=["id"])
     land(untyped_shop, 1, **nothing("id", "city"))
     untyped_shop.sync()

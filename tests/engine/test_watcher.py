@@ -158,7 +158,7 @@ def test_a_burst_ends_one_wait_only(waker, watched_zone):
     assert not waker.wait(SHORT)
 
 
-def test_a_file_renamed_into_place_ends_the_wait_at_once_and_those_after_it_together(waker, watched_zone, monkeypatch):
+def test_rename_into_place_ends_the_wait_immediately(waker, watched_zone, monkeypatch):
     monkeypatch.setattr(waking, "PAUSE_SECONDS", SHORT)
     waker._scanned = time.monotonic() - SHORT
     for number in range(3):
@@ -283,9 +283,7 @@ def test_no_thread_outlives_the_waker(tmp_path, watched_zone, stop):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 @pytest.mark.parametrize("watches", [0, 5])
-def test_too_few_watches_for_all_folders_are_reported_once_and_the_wait_ends_by_itself(
-    tmp_path, watched_zone, monkeypatch, caplog, watches
-):
+def test_watch_limit_is_reported_once_and_polling_continues(tmp_path, watched_zone, monkeypatch, caplog, watches):
     inotify_c = pytest.importorskip("watchdog.observers.inotify_c")
     for number in range(10):
         (watched_zone / f"T{number}").mkdir()

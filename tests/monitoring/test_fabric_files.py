@@ -118,7 +118,7 @@ def test_unconfigured_folders_are_left_out() -> None:
     assert written(FabricTable(ITEMS, Unconfigured(diagnose("ME008", "Items", count=1, help=""), 1), None)) == []
 
 
-def test_entries_of_the_last_time_are_made_again_where_the_table_or_its_days_changed() -> None:
+def test_tables_json_entry_is_rendered_when_the_table_changed() -> None:
     storage = MemoryStorage()
     states = {STORES: CaughtUp(), ITEMS: CaughtUp(), TableName("", "Old"): Empty(expired=True)}
     tables = [FabricTable(name, state, COMMITTED) for name, state in states.items()]

@@ -144,7 +144,7 @@ def applied(present, archived=(), *, synced=None, strategy=SEQUENTIAL, **metadat
     return sorted(map(number_of, known.files)), watermarks
 
 
-def test_the_file_behind_the_archive_is_the_newest_applied_one_and_later_ones_are_pending():
+def test_first_file_after_the_archive_counts_as_applied():
     archived = [landed(1), landed(2)]
     assert applied([landed(3), landed(4)], archived) == ([1, 2, 3], {"": 3})
     assert applied([landed(4), landed(5)], archived) == ([1, 2], {"": 2})  # it was deleted, or never came
@@ -233,7 +233,7 @@ def fabric_s(tmp_path):
 
 
 @pytest.mark.slow
-def test_status_says_what_fabric_says_what_it_waits_for_and_what_it_would_reject(fabric_s, capsys):
+def test_status_shows_fabrics_state_next_and_rejected_file(fabric_s, capsys):
     before = {path: path.stat().st_mtime_ns for path in fabric_s.rglob("*")}
     assert main(["status", "--check", str(fabric_s)]) == 3
     out = capsys.readouterr().out

@@ -355,7 +355,7 @@ def test_a_result_is_there_when_the_operation_has_ended(pool):
     assert {refused(answer) for answer in answers[:2]} == {(400, "OperationHasNoResult")}
 
 
-def test_a_definition_that_is_not_valid_fails_its_operation_and_all_else_is_refused_at_once(pool):
+def test_invalid_definition_fails_its_long_running_operation(pool):
     client = client_of(pool, "always")
     body = {"displayName": "sales", "definition": {"parts": []}}
     [*_, failed] = until_ended(client, client.post(client.items, json=body))
@@ -365,7 +365,7 @@ def test_a_definition_that_is_not_valid_fails_its_operation_and_all_else_is_refu
     assert len(client.get(client.items).json()["value"]) == 1
 
 
-def test_by_default_every_other_call_is_long_running_but_a_mirrored_database_is_created_at_once(pool):
+def test_default_answers_202_to_every_other_call_but_create(pool):
     """LZ-9.9."""
     client = client_of(pool, "mixed")
     [item] = client.get(client.items).json()["value"]

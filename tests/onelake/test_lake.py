@@ -435,7 +435,7 @@ def test_a_rename_that_touches_changes_a_files_tag_and_time_only(zone):
     assert zone.rename("T", "U").etag == folder.etag
 
 
-def test_a_file_lost_by_an_unconditional_rename_is_reported_and_the_engine_knows_it(zone, tmp_path):
+def test_file_lost_by_unconditional_rename_is_reported(zone, tmp_path):
     there, new = zone.put("T/f", b"old"), zone.put("T/_f", b"new")
     fresh = Conditions.of({"x-ms-source-if-match": new.etag}, SOURCE)
     zone.lake.rename(zone.at("T/_f"), zone.at("T/f"), matching(there), fresh)

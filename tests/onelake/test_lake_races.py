@@ -89,7 +89,7 @@ def test_eight_appends_side_by_side_all_count(zone):
     assert zone.read("T/f") == b"".join(bytes([number]) * 1000 for number in range(WRITERS))
 
 
-def test_a_commit_asked_for_again_while_it_is_still_made_succeeds_as_the_first_one(zone, monkeypatch):
+def test_retried_flush_during_the_first_succeeds(zone, monkeypatch):
     def slow(*arguments):
         time.sleep(0.02)
         return assemble(*arguments)

@@ -141,7 +141,7 @@ def passing(*patterns):
 
 
 @pytest.mark.parametrize("pattern", ["localhost:1", "127.0.0.1", "*.localhost", "local*", "all", "example.org"])
-def test_what_is_not_named_is_refused_and_the_refusal_names_the_product_and_the_option(pattern):
+def test_pass_through_refuses_unnamed_hosts_and_names_the_option(pattern):
     with passing(pattern) as (emulator, rejected):
         answer = exchange(emulator.proxy_port, connect("localhost:5432"))
     status, _, text = answer.decode().partition("\r\n")
@@ -229,7 +229,7 @@ def tunnelled():
                 yield client, upstream, emulator
 
 
-def test_a_tunnel_whose_client_has_sent_all_still_gets_the_answer_and_ends_with_the_host():
+def test_half_closed_tunnel_still_relays_the_answer():
     much = b"x" * 1_000_000
     with tunnelled() as (client, upstream, _):
         for sender, receiver, end in ((client, upstream, client.shutdown), (upstream, client, upstream.shutdown)):

@@ -308,7 +308,7 @@ def test_no_browser_takes_a_file_for_a_script_of_the_page_at_the_same_address(on
     assert found.headers["X-Content-Type-Options"] == absent.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_what_azure_s_libraries_for_other_languages_cannot_do_without_is_said(onelake_api):
+def test_answers_have_headers_that_azure_sdks_require(onelake_api):
     upload(onelake_api, f"{URL}/T/x", b"abc")
     assert onelake_api.patch(f"{URL}/T/x?action=setProperties").status_code == 200
     looked_at = onelake_api.head(f"{URL}/T/x").headers
@@ -323,7 +323,7 @@ def test_what_azure_s_libraries_for_other_languages_cannot_do_without_is_said(on
     assert "x-ms-default-encryption-scope" in container
 
 
-def test_a_method_is_overridden_by_none_that_is_answered_otherwise_on_the_wire(onelake_api):
+def test_method_override_header_is_not_honoured(onelake_api):
     upload(onelake_api, f"{URL}/T/x", b"abc")
     for method, meant in (("POST", "HEAD"), ("POST", "GET"), ("GET", "DELETE"), ("HEAD", "DELETE")):
         answer = onelake_api.request(method, f"{URL}/T/x", headers={"X-HTTP-Method-Override": meant})
@@ -655,7 +655,7 @@ def test_a_batch_that_unfolds_without_end_is_refused(onelake_api, body, statuses
     )
 
 
-def test_a_plus_is_a_blank_in_a_query_and_a_plus_in_a_path(onelake_api):
+def test_plus_is_a_space_in_queries_and_literal_in_paths(onelake_api):
     for name in ("A%20B", "A+B"):
         put(onelake_api, f"{name}/1")
     for prefix, found in (("A+B", "A B"), ("A%20B", "A B"), ("A%2BB", "A+B")):

@@ -174,7 +174,7 @@ def test_the_thread_that_renews_finds_the_loss_too(machines):
 
 
 @pytest.mark.slow
-def test_a_lease_that_somebody_removed_is_made_again(machines):
+def test_removed_lease_is_recreated(machines):
     one, two = machines
     with one.hold() as held:
         one.file._store.delete("lease")
@@ -230,7 +230,7 @@ def test_an_unanswered_renewal_is_repeated_before_anything_is_written(machines, 
 
 
 @pytest.mark.slow
-def test_a_lease_whose_taking_was_answered_late_is_renewed_before_anything_is_written(machines):
+def test_lease_acquired_late_is_renewed_before_any_write(machines):
     one, two = machines
     one.file = Answers(one.file, "late")
     with one.hold() as held:

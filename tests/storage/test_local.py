@@ -167,7 +167,7 @@ def test_only_a_new_folder_waits_for_the_disk(on_disk, monkeypatch):
     assert emitted == [[], ["folder"], [], [], []]
 
 
-def test_an_entry_that_cannot_be_looked_at_fails_the_listing_and_one_that_vanished_is_left_out(on_disk, monkeypatch):
+def test_list_fails_on_unreadable_entry_and_skips_vanished(on_disk, monkeypatch):
     on_disk.write("a/f", b"x")
     monkeypatch.setattr("mirror_engine.storage.local.stat_entry", failing(errno.ENOENT))
     assert on_disk.list("a") == []

@@ -75,7 +75,7 @@ def test_a_listing_is_sorted_by_code_point(each_storage):
     assert names(each_storage, "") == ["10", "9", "B", "Z", "_", "a", "b", "ä", "\uff5e", "\U0001f600"]
 
 
-def test_what_is_absent_or_of_another_kind_is_neither_listed_nor_looked_up_nor_opened(each_storage):
+def test_list_stat_and_open_ignore_absent_and_other_kinds(each_storage):
     each_storage.write("a/file", b"")
     assert read(each_storage, "a/file") == b""
     for path in ["nothing", "nothing/below", "a/file/below", "x" * 300, "d/" * 3000 + "d"]:

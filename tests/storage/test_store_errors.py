@@ -258,7 +258,7 @@ def test_a_deletion_in_s3_that_is_refused_says_why(telling_s3, deletions, status
     assert asked == ['"etag"'] * (1 if status else 3)
 
 
-def test_a_store_of_s3s_protocol_that_knows_no_conditional_deletion_deletes_without_it(telling_s3, deletions):
+def test_delete_in_s3_store_without_conditional_deletes(telling_s3, deletions):
     asked = deletions((501, "NotImplemented"), (204, ""))
     open_storage(telling_s3).remove("1.csv", "etag")
     assert asked == ['"etag"', None]

@@ -82,7 +82,7 @@ def test_a_deletion_of_a_drop_that_arrives_late_leaves_the_next_table(store, tmp
         assert tables.log_stamp("T", 0).startswith("2 ")
 
 
-def test_a_body_that_follows_its_head_through_the_proxy_waits_for_no_acknowledgement(onelake_server):
+def test_proxy_sends_a_body_without_waiting_for_an_ack(onelake_server):
     """urllib3 holds it back until the head is acknowledged, which the emulator's system may do after 0.04 s."""
 
     def seconds(number):

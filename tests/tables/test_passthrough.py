@@ -551,5 +551,5 @@ ME064"""
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIXTURES.split())
-def test_a_fixture_comes_out_the_same_where_files_become_part_of_tables_as_they_lie(name):
+def test_fixture_with_passthrough_has_the_same_result(name):
     assert outcome(name, local_writer)[:3] == ([], [], [])

@@ -156,7 +156,7 @@ def test_temporary_name_seen_before_its_rename_is_no_diagnostic(onelake):
     assert [each.path for each in onelake.mirror.diagnostics] == ["Orders/_kept"]
 
 
-def test_a_snapshot_has_files_tables_progress_and_time_and_is_restored_as_often_as_one_likes(onelake):
+def test_snapshot_restores_files_tables_progress_and_time(onelake):
     publish([{"id": 1}])
     onelake.mirror.sync_until_caught_up()
     onelake.advance(days=3)

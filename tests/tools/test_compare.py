@@ -411,7 +411,7 @@ def test_keys_left_are_compared_without_their_history(fabric):
     assert kinds == {("lost_delete", "Id = 10"), ("stale", "Id = 3")}
 
 
-def test_of_a_keyless_history_that_is_gone_only_rows_of_the_files_left_are_missed(tmp_path):
+def test_keyless_compare_misses_only_rows_of_remaining_files(tmp_path):
     fabric = Fabric(tmp_path / "root")
     table = fabric.publisher.table("Log", types={"text": pa.string()})
     for number in range(3):

@@ -122,7 +122,7 @@ def test_no_error_is_found_in_a_real_publishers_zone(name):
     assert {each.table.state for each in report.tables} == {"caught_up"}
 
 
-def test_a_file_under_the_name_of_an_applied_one_is_reported_and_the_applied_one_counts(tmp_path):
+def test_reused_name_is_reported_and_the_applied_file_is_read(tmp_path):
     orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
     first, second = orders.insert({"Id": 1}), orders.insert({"Id": 2})
     Mirror(tmp_path, writer=MemoryDeltaWriter()).sync()
@@ -133,7 +133,7 @@ def test_a_file_under_the_name_of_an_applied_one_is_reported_and_the_applied_one
 
 
 @pytest.mark.slow
-def test_the_partners_of_a_whole_zone_are_asked_for_once_and_compared_with_those_of_others(tmp_path):
+def test_partner_events_are_checked_once_and_across_zones(tmp_path):
     zones = [LandingZoneWriter(tmp_path / name) for name in ("none", "one", "two", "other", "bad")]
     for zone in zones:
         zone.table("Orders", keys=["Id"]).insert({"Id": 1})

@@ -204,7 +204,7 @@ def test_a_commit_whose_data_went_with_the_power_is_told(tmp_path, left):
     make_durable(tmp_path, 0)
 
 
-def test_a_disk_that_refuses_is_told_and_a_file_system_without_folder_sync_is_not(tmp_path, monkeypatch):
+def test_fsync_error_is_raised_unless_folders_cannot_sync(tmp_path, monkeypatch):
     append(tmp_path, "mon")
 
     def refused(number):
@@ -293,7 +293,7 @@ def test_change_data_is_on_the_disk_with_its_commit_and_must_be_there_in_full(tm
 
 @needs_proc
 @pytest.mark.spark
-def test_all_that_spark_wrote_is_on_the_disk_when_a_commit_returns(spark_writer, synced_paths):
+def test_files_written_by_spark_are_fsynced_before_return(spark_writer, synced_paths):
     table = Scenario(spark_writer, schema_of("Id", "day:string", partitions=["day"]), ["Id"], "dbo/Durable")
     folder = spark_writer.path("dbo/Durable")
     seen: set[Path] = set()

@@ -197,7 +197,7 @@ def test_a_log_that_cannot_be_looked_into_is_told_of_the_table(without_spark):
 
 
 @pytest.mark.slow
-def test_whatever_byte_of_a_checkpoints_footer_is_wrong_only_damage_is_told(without_spark):
+def test_wrong_byte_in_checkpoint_footer_is_table_damage(without_spark):
     folder = made(without_spark.path("dbo/T"))
     write_checkpoint(folder)
     (checkpoint,) = folder.glob("_delta_log/*.checkpoint.parquet")

@@ -126,9 +126,7 @@ def test_inserts_alone_keyless_tables_and_keys_that_come_late_are_staged_alike(s
         assert_both_stage_the_same(spark, ChangeBatch(files, late, keys), log, tmp_path / "scratch")
 
 
-def test_a_batch_that_counts_for_more_than_the_bound_is_collapsed_by_spark_to_the_same_table(
-    spark, tmp_path, monkeypatch
-):
+def test_batch_over_the_limit_is_reduced_by_spark_to_equal_rows(spark, tmp_path, monkeypatch):
     staged_there = []
 
     def noted(*what):
