@@ -55,30 +55,34 @@ def _extended(
     """
     ledger, now, before = context.ledger, context.now, known.segments or ()
     expired = max((segment.until for segment in before if now - segment.written_at >= KEPT_SECONDS), default=-1)
-    stay, applied = _merged(context, table, [segment for segment in before if segment.until > expired], expired)
+    forgotten = max([expired, *(segment.forgotten_until for segment in before)])
+    stay, applied = _merged(context, table, [segment for segment in before if segment.until > expired], forgotten)
     if known.segments is None:
         least = (min(context.clock(), now) - KEPT_SECONDS) * 1e9  # a date that is ahead forgets nothing
-        recent = {path: file for path, file in applied.files.items() if path in listed or file.modified_ns >= least}
-        applied = Applied(recent, applied.marks)
-    if expired >= 0:
-        left = {path: file for path, file in ledger.applied(table, listed).items() if file.version <= expired}
+        recent = {path: file for path, file in applied.files.items() if file.modified_ns >= least}
+        forgotten = min((file.version for file in recent.values()), default=known.delta_version + 1) - 1
+        applied = Applied({**recent, **ledger.applied(table, listed)}, applied.marks)
+    is_said = any(segment.forgotten_until == forgotten for segment in stay)
+    if forgotten >= 0 and not is_said:
+        left = {path: file for path, file in ledger.applied(table, listed).items() if file.version <= forgotten}
         applied = Applied({**left, **applied.files}, ledger.marks(table))
     name = f"applied-{known.delta_version}-{uuid.uuid4().hex[:8]}.json"
-    segment = Segment(known.delta_version, len(applied.files) + len(applied.marks), now, name)
+    count = len(applied.files) + len(applied.marks)
+    segment = Segment(known.delta_version, count, now, name, -1 if is_said else max(forgotten, -1))
     context.writer.write_segment(context.delta_folder(table), segment, replace(applied, segments=tuple(stay)))
     return (*stay, segment)
 
 
 def _merged(
-    context: EngineContext, table: TableName, before: Sequence[Segment], expired: int
+    context: EngineContext, table: TableName, before: Sequence[Segment], forgotten: int
 ) -> tuple[Sequence[Segment], Applied]:
     """Return the segments to keep, and what the next one must contain: it replaces those that are not larger.
 
-    `expired` is the version after which the first of them begins; -1 for all.
+    `forgotten` is the version after which the first of them begins; -1 for all.
     """
-    after = before[-1].until if before else expired
+    after = before[-1].until if before else forgotten
     since = after if after >= 0 else None  # None: files from before the first commit, too
     applied = Applied(context.ledger.applied(table, after=since), context.ledger.marks(table, after=since))
     if before and before[-1].count <= min(len(applied.files) + len(applied.marks), MAX_MERGED):
-        return _merged(context, table, before[:-1], expired)
+        return _merged(context, table, before[:-1], forgotten)
     return before, applied

@@ -90,6 +90,8 @@ class Segment:
     count: int  # of its files and marks
     written_at: float  # seconds since 1970
     name: str
+    # The Delta version up to which this one names only files that were still in the landing zone; -1 for none
+    forgotten_until: int = -1
 
 
 @dataclass(frozen=True)

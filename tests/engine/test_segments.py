@@ -100,6 +100,38 @@ def test_old_names_are_forgotten_unless_they_are_still_in_the_folder(tmp_path, m
     assert (marks[""].latest, shop.ids()) == ("11.parquet", [*range(1, 12)])
 
 
+@pytest.mark.parametrize("days", [0.9, 1.25], ids=lambda days: f"a file in {days} days")
+def test_forgotten_names_stay_forgotten_however_old_the_table_is(tmp_path, days):
+    """A segment that replaces all before it holds the names of two months, not those of the table's whole life."""
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    with shop.engine() as running:
+        for _ in range(150):
+            orders.insert(row(1))
+            running.cycle(NO_STOP)
+            shop.now += days * 86_400.0
+    assert max(len(applied.files) for applied in shop.writer._segments.values()) <= 2 * 30 / days + 4
+    assert len(known(shop)[1]) == 150  # the ledger looks names up, and never reads all (LZ-3.6)
+
+
+@pytest.mark.parametrize("days", [0.7, 1.25], ids=lambda days: f"a file in {days} days")
+def test_names_of_files_in_the_folder_are_never_forgotten(tmp_path, days):
+    """The first stays for good; whatever segments replace which, a lost ledger would know it again."""
+    shop = Shop(tmp_path)
+    orders = shop.orders(strategy="LastUpdateTimeFileDetection")
+    with shop.engine() as running:
+        for number in range(1, 150):
+            orders.insert(row(number), name=f"{number}.parquet", modified_ns=int(shop.now * 1e9))
+            running.cycle(NO_STOP)
+            kept = shop.publisher.path / "Orders/1.parquet"
+            if not kept.exists():
+                (shop.publisher.path / "Orders/_FilesReadyToDelete/1.parquet").rename(kept)
+            shop.now += days * 86_400.0
+            found = shop.writer.applied_since("dbo/Orders", shop.writer.snapshot("dbo/Orders"), None)
+            assert "1.parquet" in found.files
+    assert len(found.files) < 149
+
+
 def test_expired_names_in_the_folder_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(segments, "KEPT_SECONDS", 0)
     shop = Shop(tmp_path, cleanup="off")

@@ -102,8 +102,10 @@ class World:
 
         unique = mock.patch.object(uuid, "uuid4", unique_id)
         often = mock.patch.object(segments, "COMMITS_PER_SEGMENT", self.chance.choice([2, 5, 50]))
+        own = random.Random(f"{self.seed}, names")  # so that other worlds stay as they are
+        forgetful = mock.patch.object(segments, "KEPT_SECONDS", own.choice([segments.KEPT_SECONDS, 3_000.0, 100.0]))
         process = mock.patch.object(os, "getpid", return_value=1)
-        with closing(self.tables), unique, often, process, use_threads(self.hub):
+        with closing(self.tables), unique, often, forgetful, process, use_threads(self.hub):
             self.hub.run(Process("world"), self._live, "world")
         assert self.is_over, "the world ended before its time"
 
