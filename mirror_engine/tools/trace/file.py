@@ -84,6 +84,7 @@ def trace_file(trace: TraceContext, name: str) -> FileTrace:
     steps = planned_steps(trace.plan, trace.context.config) if path in writer.files or start else ()
     counted = [*trace.status.diagnostics, *replayed.diagnostics]
     markers = dict(sorted(file.markers.items())) if file else {}
+    effects = writer.effects.get(trace.status.delta_folder, {}).get(path)
     return FileTrace(
         **asdict(trace.reference),
         path=path,
@@ -92,7 +93,7 @@ def trace_file(trace: TraceContext, name: str) -> FileTrace:
         has_marker=file.has_marker if file else None,
         markers={str(marker): rows for marker, rows in markers.items()},
         rows=sum(markers.values()),
-        effects=FileEffects.of(writer.effects.get(trace.status.delta_folder, {}).get(path)),
+        effects=FileEffects.taken_from(effects) if effects else None,
         delta_version=actual.delta_version if actual else None,
         files_of_commit=trace.files_of_commit(path),
         step=next((step for step in steps if path in step.files), None),

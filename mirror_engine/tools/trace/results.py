@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from mirror_engine.display import Lines
-    from mirror_engine.tables.changes.key_counts import ChangeEffects
     from mirror_engine.tools.trace.dry_run import DryRunStart
 
 Marker = Annotated[int, Meta(extra_json_schema={"enum": [marker.value for marker in RowMarker]})]
@@ -211,11 +210,6 @@ class FileEffects(Part, frozen=True):
     unmatched_updates: Count
     unmatched_deletes: Count
     multi_row_changes: Count
-
-    @classmethod
-    def of(cls, found: ChangeEffects | None) -> Self | None:
-        """Convert from counted effects; None stays None."""
-        return None if found is None else cls(*(getattr(found, name) for name in cls.__struct_fields__))
 
 
 class FileTrace(TableReference, Result, frozen=True):
