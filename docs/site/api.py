@@ -10,40 +10,23 @@ from typing import Any
 
 from reference import fenced
 
+import mirror_engine
 from mirror_engine.cli.options import WIDTH
+from mirror_engine.results import Result
 
+TYPES = "Types"  # of arguments and results, whose methods are not listed
+_MIRROR, _ERRORS, _ELSEWHERE = ["Mirror", "RunResult"], ["MirrorError", "TransientError"], ["Config", "__version__"]
+_RESULTS = [
+    name
+    for name in mirror_engine.__all__
+    if inspect.isclass(found := getattr(mirror_engine, name)) and issubclass(found, Result)
+]
+_TYPES = [name for name in mirror_engine.__all__ if name not in [*_MIRROR, *_RESULTS, *_ERRORS, *_ELSEWHERE]]
 # By heading: a module, and those of its names that are public; all of its `__all__` where there are none
 NAMES: dict[str, tuple[str, list[str]]] = {
-    "A mirror": ("mirror_engine", ["Mirror", "RunResult"]),
-    "Results": (
-        "mirror_engine",
-        [
-            "SyncReport",
-            "Status",
-            "Validation",
-            "TableHistory",
-            "RowTrace",
-            "TableDifference",
-            "Comparison",
-            "MaintenanceReport",
-            "RebuildReport",
-        ],
-    ),
-    "Types": (
-        "mirror_engine",
-        [
-            "Clock",
-            "DeltaWriter",
-            "HistoryEntry",
-            "Listener",
-            "MaintainedTable",
-            "Place",
-            "SortedRows",
-            "Storage",
-            "TableName",
-            "TableRebuild",
-        ],
-    ),
+    "A mirror": ("mirror_engine", _MIRROR),
+    "Results": ("mirror_engine", _RESULTS),
+    TYPES: ("mirror_engine", _TYPES),
     "Publishing": ("mirror_engine.publish", []),
     "OneLake in a test": ("mirror_engine.testing.onelake", []),
     "Failure scenarios": ("mirror_engine.testing.scenarios", []),
@@ -51,9 +34,8 @@ NAMES: dict[str, tuple[str, list[str]]] = {
         "mirror_engine.testing.landing_zone_writer",
         ["LandingZoneWriter", "TableFolder"],
     ),
-    "Errors": ("mirror_engine", ["MirrorError", "TransientError"]),
+    "Errors": ("mirror_engine", _ERRORS),
 }
-TYPES = "Types"  # of arguments and results, whose methods are not listed
 ALIASES = {
     "Listener": "A function that is called with each event.",
     "Place": "A folder of this machine, or a URL in a store.",
