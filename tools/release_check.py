@@ -9,6 +9,7 @@ import filecmp
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -134,31 +135,64 @@ def check_metadata(paths: list[Path]) -> None:
         raise NotReleasable(done.stdout + done.stderr)
 
 
-def try_wheel(wheel: Path, folder: Path) -> None:
-    """A new user's first commands, from the wheel alone in an empty environment."""
-    folder.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-    programs = folder / "venv/bin"
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(programs / "python")]
-    subprocess.run([*pip, "install", "--constraint", CONSTRAINTS, wheel], check=True)
-    broken = "printf 'Sku,Name,Weight,__rowMarker__\\r\\nC3,Cable,0.3,7\\r\\n' > shop/Files/LandingZone/Items/"
-    for command, code, expected in (
-        ("mirror-engine --version", 0, __version__),
-        ("mirror-engine --help", 0, "validate"),
-        ("mirror-engine init shop", 0, "shop"),
-        ("mirror-engine validate shop", 0, "4 tables"),
-        ("mirror-engine sync shop --progress none", 0, "caught up"),
-        (f"{broken}00000000000000000003.csv", 0, ""),
-        ("mirror-engine validate shop", NEEDS_ATTENTION, "ME037"),
-        ("mirror-engine explain ME037", 0, "ME037"),
-        ("mirror-engine emulator start onelake", USAGE, "pip install 'mirror-engine[emulator]'"),
-    ):
-        environment = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(folder)}
+class Bare:
+    """An environment with the wheel in it and nothing else, on a machine without Java."""
+
+    def __init__(self, folder: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+        self.folder, self.programs = folder, folder / "venv/bin"
+        self.pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--python",
+            str(self.programs / "python"),
+        ]
+        self.pip += ["install", "--constraint", str(CONSTRAINTS)]
+        (tools := folder / "tools").mkdir()
+        self.environment = {"PATH": f"{self.programs}:{tools}", "HOME": str(folder)}
+
+    def install(self, what: str | Path) -> None:
+        """Install it with what it needs, in the versions everything is tested with."""
+        subprocess.run([*self.pip, "--quiet", what], check=True, timeout=300)
+
+    def run(self, program: str, *words: str | Path, exit_code: int = 0) -> str:
+        """What a program prints, stderr included; NotReleasable where it ends with another code."""
+        command = [self.programs / program, *words]
         done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=120
         )
-        if done.returncode != code or expected not in done.stdout + done.stderr:
-            raise NotReleasable(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        if done.returncode != exit_code:
+            raise NotReleasable(
+                f"{shlex.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+            )
+        return done.stdout + done.stderr
+
+
+def try_wheel(wheel: Path, folder: Path) -> Bare:
+    """A new user's first commands, from the wheel alone in an empty environment, which is left."""
+    folder.mkdir()
+    bare = Bare(folder)
+    bare.install(wheel)
+    for command, code, expected in (
+        ("--version", 0, __version__),
+        ("--help", 0, "validate"),
+        ("init shop", 0, "shop"),
+        ("validate shop", 0, "4 tables"),
+        ("sync shop --progress none", 0, "caught up"),
+        ("init broken", 0, "broken"),
+        ("validate broken", NEEDS_ATTENTION, "ME037"),
+        ("explain ME037", 0, "ME037"),
+        ("emulator start onelake", USAGE, "pip install 'mirror-engine[emulator] @ file://"),
+    ):
+        printed = bare.run("mirror-engine", *command.split(), exit_code=code)
+        if expected not in printed:
+            raise NotReleasable(f"mirror-engine {command}: {printed}")
+        if command == "init broken":
+            file = folder / "broken/Files/LandingZone/Items/00000000000000000003.csv"
+            file.write_bytes(b"Sku,Name,Weight,__rowMarker__\r\nC3,Cable,0.3,7\r\n")
+    return bare
 
 
 def main() -> int:
