@@ -64,10 +64,19 @@ def columns_of(*names, kind="String", nullable=True):
     return [{"Name": name, "DataType": kind, "IsNullable": nullable} for name in names]
 
 
+def id_and(name, kind):
+    return [COLUMNS[0], *columns_of(name, kind=kind)]
+
+
 def table(*files, meta=None, folder="Items"):
     """A table folder of files in their order, of Parquet."""
     numbered = {f"{folder}/{number(at)}": content for at, content in enumerate(files, 1)}
     return {f"{folder}/_metadata.json": meta or metadata(), **numbered}
+
+
+def at(*paths, meta=None):
+    """The table Items, with the same rows at these paths."""
+    return {"Items/_metadata.json": meta or metadata(), **{f"Items/{path}": items() for path in paths}}
 
 
 def text(*files, meta=None, folder="Items"):
@@ -86,21 +95,21 @@ def not_null(columns):
 
 
 SAME = items()
-NULLABLE = columns_of("id", "name")
+NULLABLE, NOT_NULL = columns_of("id", "name"), columns_of("id", "name", nullable=False)
 
 ZONES = {
     # names and places
     "gap": table(items()) | {f"Items/{number(3)}": items([3], "c")},
-    "gap-at-the-beginning": {"Items/_metadata.json": metadata(), f"Items/{number(2)}": items()},
+    "gap-at-the-beginning": at(number(2)),
     "number-of-19-digits": table(items()) | {f"Items/{2:019}.parquet": items([3], "c")},
-    "number-of-one-digit": {"Items/_metadata.json": metadata(), "Items/1.parquet": items()},
-    "number-zero": {"Items/_metadata.json": metadata(), f"Items/{number(0)}": items()},
-    "name-of-words": {"Items/_metadata.json": metadata(), "Items/part-00000-abc.parquet": items()},
-    "name-with-a-codec": {"Items/_metadata.json": metadata(), f"Items/{1:020}.snappy.parquet": items()},
-    "name-with-a-hyphen": {"Items/_metadata.json": metadata(), f"Items/{1:020}-0.parquet": items()},
-    "name-without-an-extension": {"Items/_metadata.json": metadata(), f"Items/{1:020}": items()},
-    "name-that-ends-in-a-blank": {"Items/_metadata.json": metadata(), f"Items/{number(1)} ": items()},
-    "extension-parq": {"Items/_metadata.json": metadata(), f"Items/{1:020}.parq": items()},
+    "number-of-one-digit": at("1.parquet"),
+    "number-zero": at(number(0)),
+    "name-of-words": at("part-00000-abc.parquet"),
+    "name-with-a-codec": at(f"{1:020}.snappy.parquet"),
+    "name-with-a-hyphen": at(f"{1:020}-0.parquet"),
+    "name-without-an-extension": at(f"{1:020}"),
+    "name-that-ends-in-a-blank": at(f"{number(1)} "),
+    "extension-parq": at(f"{1:020}.parq"),
     "parquet-in-gzip": table(gzip.compress(items(), mtime=0)),
     "parquet-in-gzip-with-its-extension": {
         "Items/_metadata.json": metadata(),
@@ -116,7 +125,7 @@ ZONES = {
     },
     "csv-in-a-parquet-folder": {"Items/_metadata.json": metadata(), f"Items/{number(1, 'csv')}": b"id,name\r\n1,a\r\n"},
     "parquet-in-a-csv-folder": {"Items/_metadata.json": text_metadata(), f"Items/{number(1)}": items()},
-    "extension-in-upper-case": {"Items/_metadata.json": metadata(), f"Items/{1:020}.PARQUET": items()},
+    "extension-in-upper-case": at(f"{1:020}.PARQUET"),
     "no-metadata": {f"Items/{number(1)}": items()},
     "metadata-without-underscore": {"Items/metadata.json": metadata(), f"Items/{number(1)}": items()},
     "metadata-with-another-ending": {"Items/_metadata.jsn": metadata(), f"Items/{number(1)}": items()},
@@ -135,29 +144,15 @@ ZONES = {
     "table-with-an-underscore": table(items(), folder="_Items"),
     "files-at-the-top": {"_metadata.json": metadata(), number(1): items()},
     "partner-events-in-a-table": {**table(items()), "Items/_partnerEvents.json": b"{}"},
-    "partition-folder-without-the-flag": {
-        "Items/_metadata.json": metadata(),
-        f"Items/day=1/{number(1)}": items(),
-        f"Items/day=2/{number(1)}": items(),
-    },
-    "partition-folder-without-a-column": {
-        "Items/_metadata.json": metadata(isPartitionEnabled=True),
-        f"Items/2026/{number(1)}": items(),
-    },
-    "partition-folders-of-two-columns": {
-        "Items/_metadata.json": metadata(["id", "day"], isPartitionEnabled=True),
-        f"Items/day=1/{number(1)}": items(),
-        f"Items/date=2/{number(1)}": items(),
-    },
-    "partition-folder-that-repeats-its-column": {
-        "Items/_metadata.json": metadata(["id", "day"], isPartitionEnabled=True),
-        f"Items/day=1/Day=2/{number(1)}": items(),
-    },
-    "file-outside-partitions": {
-        "Items/_metadata.json": metadata(isPartitionEnabled=True),
-        f"Items/day=1/{number(1)}": items(),
-        f"Items/{number(1)}": items(),
-    },
+    "partition-folder-without-the-flag": at(f"day=1/{number(1)}", f"day=2/{number(1)}"),
+    "partition-folder-without-a-column": at(f"2026/{number(1)}", meta=metadata(isPartitionEnabled=True)),
+    "partition-folders-of-two-columns": at(
+        f"day=1/{number(1)}", f"date=2/{number(1)}", meta=metadata(["id", "day"], isPartitionEnabled=True)
+    ),
+    "partition-folder-that-repeats-its-column": at(
+        f"day=1/Day=2/{number(1)}", meta=metadata(["id", "day"], isPartitionEnabled=True)
+    ),
+    "file-outside-partitions": at(f"day=1/{number(1)}", number(1), meta=metadata(isPartitionEnabled=True)),
     "empty-zone": {},
     "table-without-files": {"Items/_metadata.json": metadata()},
     "temporary-name-left": {**table(items()), "Items/_tmp.parquet": items([3], "c")},
@@ -247,9 +242,7 @@ ZONES = {
     "csv-of-other-names": text("Nummer,name\r\n1,a\r\n"),
     "csv-row-with-a-name-as-the-header": text("name,Linz\r\nb,c\r\n", meta=text_metadata([], NULLABLE)),
     "csv-without-a-header": text("1,a\r\n2,b\r\n"),
-    "csv-not-null-column-and-semicolons": text(
-        "id;name\r\n1;a\r\n", meta=text_metadata([], columns_of("id", "name", nullable=False))
-    ),
+    "csv-not-null-column-and-semicolons": text("id;name\r\n1;a\r\n", meta=text_metadata([], NOT_NULL)),
     "csv-Delimiter": text("id;name\r\n1;a\r\n", meta=text_metadata(Delimiter=";")),
     "csv-Separator": text("id;name\r\n1;a\r\n", meta=text_metadata(Separator=";")),
     "csv-columnDelimiter": text("id;name\r\n1;a\r\n", meta=text_metadata(columnDelimiter=";")),
@@ -274,30 +267,26 @@ ZONES = {
     "csv-header-again": text("id,name\r\n1,a\r\nid,name\r\n2,b\r\n"),
     "csv-header-again-among-texts": text(
         "id,name\r\n1,a\r\nid,name\r\n2,b\r\nid,name\r\n",
-        meta=text_metadata(columns=columns_of("id", "name", nullable=False)),
+        meta=text_metadata(columns=NOT_NULL),
     ),
     "csv-line-ends": text("id,name\n1,a\n2,b\n"),
     "csv-line-ends-other-way": text("id,name\r\n1,a\r\n", meta=text_metadata(RowSeparator="\n")),
     "csv-thousands-separator": text('id,name\r\n"1,000",a\r\n'),
-    "csv-decimal-comma": text(
-        'id,price\r\n1,"1,5"\r\n', meta=text_metadata(columns=[COLUMNS[0], *columns_of("price", kind="Double")])
-    ),
+    "csv-decimal-comma": text('id,price\r\n1,"1,5"\r\n', meta=text_metadata(columns=id_and("price", "Double"))),
     "csv-day-as-a-german-writes-it": text(
-        "id,day\r\n1,02.11.2026\r\n", meta=text_metadata(columns=[COLUMNS[0], *columns_of("day", kind="IDate")])
+        "id,day\r\n1,02.11.2026\r\n", meta=text_metadata(columns=id_and("day", "IDate"))
     ),
     "csv-time-of-the-year-0": text(
         "id,at\r\n1,0000-01-01T00:00:00Z\r\n",
-        meta=text_metadata(columns=[COLUMNS[0], *columns_of("at", kind="DateTime")]),
+        meta=text_metadata(columns=id_and("at", "DateTime")),
     ),
     "csv-number-too-large": text("id,name\r\n9999999999,a\r\n"),
     "csv-null-in-a-key-of-a-delete": text("id,name,__rowMarker__\r\n1,a,0\r\n", "id,name,__rowMarker__\r\n,a,2\r\n"),
-    "csv-null-in-a-not-null-column": text(
-        "id,name\r\n1,\r\n", meta=text_metadata(columns=columns_of("id", "name", nullable=False))
-    ),
+    "csv-null-in-a-not-null-column": text("id,name\r\n1,\r\n", meta=text_metadata(columns=NOT_NULL)),
     "csv-null-in-a-delete": text(
         "id,name,__rowMarker__\r\n1,a,0\r\n",
         "id,name,__rowMarker__\r\n1,,2\r\n",
-        meta=text_metadata(columns=columns_of("id", "name", nullable=False)),
+        meta=text_metadata(columns=NOT_NULL),
     ),
     "csv-without-columns": text("id,name\r\n1,a\r\n", meta=metadata(FileFormat="CSV")),
     "csv-type-of-sql": text("id,name\r\n1,a\r\n", meta=text_metadata(columns=columns_of("id", kind="varchar(20)"))),
