@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import shutil
 import tempfile
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirror_engine.cli.main import main
 from mirror_engine.landing_zone.detection import numbered_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT, COPY = "shop", "copy"
 MAX_ENTRIES = 2  # of a list that are shown
@@ -54,23 +49,12 @@ ERROR = "error"
 @cache
 def documents() -> dict[str, Any]:
     """A real document of each command by its name, lists shortened; and that of an error."""
-    with _folder():
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
         Path(EXPECTED).write_text("Sku,Name,Weight\nA1,Lamp,1.2\nC3,Desk,20.5\n", encoding="utf-8")
         found = dict(map(_run, LINES))
         late = Path(ZONE) / "Items" / numbered_name(4, "csv")
         late.write_text("Sku,Name,Weight\nC3,Desk,20.5\n", encoding="utf-8")
         return found | dict(map(_run, STUCK_LINES))
-
-
-@contextmanager
-def _folder() -> Iterator[None]:
-    before, folder = Path.cwd(), tempfile.mkdtemp()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-        shutil.rmtree(folder)
 
 
 def _run(line: tuple[str, ...]) -> tuple[str, Any]:
