@@ -1,4 +1,4 @@
-"""`explain`: the page of a diagnostic, or a rule of the protocol."""
+"""`explain` and `rules`: pages of diagnostics, examples to land, and the rules of the protocol."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from msgspec import UNSET, UnsetType
 
 from mirror_engine import display
 from mirror_engine.cli import output as out
-from mirror_engine.cli.example import Landed, land_example
 from mirror_engine.cli.options import command
+from mirror_engine.cli.setup import writing
+from mirror_engine.config import Config, flag_of
 from mirror_engine.errors import UsageError
-from mirror_engine.explain.pages import ExampleBlock, ExplainedCode, RuleText, explanation, rules
+from mirror_engine.explain import pages
+from mirror_engine.explain.pages import ExampleBlock, ExplainedCode, RuleText, explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES
-from mirror_engine.results import Result
+from mirror_engine.results import Part, Result
+from mirror_engine.storage.roots import check_place, pasted
 from mirror_engine.storage.store_url import local_folder
 
 if TYPE_CHECKING:
@@ -27,6 +30,44 @@ if TYPE_CHECKING:
 
 MAX_NEAR = 5  # codes that are suggested
 _NUMBER = re.compile(r"(?:ME)?0*(\d{1,9})")
+
+
+class LandedStage(Part, frozen=True):
+    """A stage of an example.
+
+    Attributes:
+        removed: paths that were deleted, from ROOT
+        files: that landed, from ROOT
+    """
+
+    title: str
+    removed: Sequence[str]
+    files: Sequence[str]
+
+
+class Landed(Part, frozen=True):
+    """What landed of an example; the engine ran after each stage but the last.
+
+    Attributes:
+        title: of the example
+        options: flags that the commands take
+    """
+
+    title: str
+    root: str
+    options: Sequence[str]
+    stages: Sequence[LandedStage]
+
+    def lines(self) -> display.Lines:
+        """What landed, and the commands to try."""
+        yield from (f"{self.title}.", "")
+        for number, stage in enumerate(self.stages):
+            yield f"The engine has run. Then {stage.title}:" if number else f"Landed in {self.root}:"
+            yield from (f"  deleted {path}" for path in stage.removed)
+            yield from (f"  {path}" for path in stage.files)
+        at = " ".join([pasted(self.root), *self.options])
+        commands = ("sync",) if len(self.stages) > 1 else ("validate", "sync")  # `validate` sees the last stage alone
+        yield from ("", "Next:", *(f"  mirror-engine {command} {at}" for command in commands))
 
 
 class Explanations(Result, frozen=True):
@@ -73,18 +114,44 @@ def explain(codes: tuple[str, ...], folder: Path | None) -> None:
     if folder is not None:
         _try(codes, folder)
         return
-    named = [rules().get(code.strip().upper()) for code in codes]
+    named = [pages.rules().get(code.strip().upper()) for code in codes]
     wanted = [known_code(code) for code, rule in zip(codes, named, strict=True) if not rule]
-    pages = [explanation(code) for code in (wanted if codes else CATALOG)]
+    explained = [explanation(code) for code in (wanted if codes else CATALOG)]
     found = [RuleText(rule.name, rule.whole) for rule in filter(None, named)]
-    out.report(Explanations(pages, found))
+    out.report(Explanations(explained, found))
 
 
 def _try(codes: Sequence[str], folder: Path) -> None:
     if len(codes) != 1:
         raise UsageError("--try takes one code", "for example: mirror-engine explain ME037 --try ./lab")
     code = known_code(codes[0])
-    out.report(Explanations([explanation(code)], [], land_example(code, folder)))
+    out.report(Explanations([explanation(code)], [], _land_example(code, folder)))
+
+
+def _land_example(code: str, root: Path) -> Landed:
+    """Land the case of a code in a new ROOT; the engine runs after each of its stages but the last.
+
+    Raises:
+        UsageError: its case lands no files, or there is something in the folder.
+    """
+    from mirror_engine.mirror import Mirror
+    from mirror_engine.testing.cases import load
+
+    case = load(code)
+    if not case.stages:
+        raise UsageError(f"{code} has no example to land", f"to read about it: mirror-engine explain {code}")
+    with writing():
+        check_place(root)
+        if root.exists() and any(root.iterdir()):
+            raise UsageError(f"{root} is not empty; nothing was written", "choose a new folder")
+        for stage in case.stages[:-1]:
+            stage.land(root)
+            with Mirror(root, Config(**case.options)) as mirror:
+                mirror.sync()
+        case.stages[-1].land(root)
+    flags = [flag_of(each) if value is True else f"{flag_of(each)} {value}" for each, value in case.options.items()]
+    stages = [LandedStage(stage.title, stage.removed, [file.path for file in stage.files]) for stage in case.stages]
+    return Landed(case.title, str(root), flags, stages)
 
 
 def known_code(text: str) -> str:
@@ -150,3 +217,50 @@ def _block(block: ExampleBlock) -> display.Lines:
         yield display.line(f"  {block.title}", "cyan")
     indent = "    " if block.title else "  "
     yield from (display.Verbatim(f"{indent}{line}".rstrip()) for line in block.text.splitlines())
+
+
+class ListedRule(Part, frozen=True):
+    """A rule of the protocol with its sources and diagnostics.
+
+    Attributes:
+        name: `LZ-2.7`
+        text: Markdown, with the marks of its sources in brackets
+        sources: these marks: `documented BP`, `observed FXD`, `decision: …`
+        diagnostics: codes that report what breaks the rule
+    """
+
+    name: str
+    text: str
+    sources: Sequence[str]
+    diagnostics: Sequence[str]
+
+
+class RuleList(Result, frozen=True):
+    """The rules of the protocol, in its order."""
+
+    rules: Sequence[ListedRule]
+
+    def text(self) -> display.Lines:
+        for rule in self.rules:
+            first, *others = rule.text.splitlines()
+            yield display.bullet(rule.name, first)
+            yield from (display.Verbatim(f"  {line}") for line in others)
+
+
+@command(root="own", result=RuleList)
+def rules() -> None:
+    """List the rules of the landing zone.
+
+    Each line is a rule of the protocol with its source: documented by Microsoft, observed on a real tenant, or our own
+    decision where nothing is known. With --json, each rule also has the diagnostics that report what breaks it.
+
+    Example: mirror-engine rules --json > rules.json
+
+    Exit codes: 0 listed · 2 usage error: there is no such option
+    """
+    codes: dict[str, list[str]] = {}
+    for code, definition in CATALOG.items():
+        for name in definition.rules:
+            codes.setdefault(name, []).append(code)
+    found = (rule for rule in pages.rules().values() if "." in rule.name)
+    out.report(RuleList([ListedRule(rule.name, rule.whole, rule.sources, codes.get(rule.name, [])) for rule in found]))

@@ -49,7 +49,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "validate": ("validate", "Check a landing zone. Reads only; needs no Java."),
         "generate": ("generate", "Land tables of a shop, then changes at a steady pace."),
         "explain": ("explain", "Explain a diagnostic code."),
-        "rules": ("rules", "List the rules of the landing zone."),
+        "rules": ("explain", "List the rules of the landing zone."),
         "schema": ("schema", "Print a JSON schema, for editors and programs."),
         "emulator start": ("emulator", "Start a local OneLake for your publisher."),
         "emulator stop": ("emulator", "Stop it."),
