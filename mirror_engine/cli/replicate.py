@@ -30,7 +30,7 @@ from mirror_engine.cli.options import (
 )
 from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.config import duration
-from mirror_engine.errors import TransientError, UsageError
+from mirror_engine.errors import NoAccess, TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.text import count, printable
@@ -207,8 +207,8 @@ def wait(
 
     Example: mirror-engine wait ./shop --table Sales.Orders --timeout 60s
 
-    Exit codes: 0 the condition holds · 2 usage error · 3 a file was lost (ME025); with --fail-fast also: a table is
-    halted or blocked · 4 timed out · 130 interrupted
+    Exit codes: 0 the condition holds · 1 no access to a store · 2 usage error · 3 a file was lost (ME025); with
+    --fail-fast also: a table is halted or blocked · 4 timed out · 130 interrupted
     """
     kind, _, file = condition.partition("=")
     if condition != "caught-up" and (kind != "file" or not file):
@@ -261,6 +261,8 @@ def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStat
     schema = mirror.config.delta_default_schema
     try:
         status = status_of(mirror, file)
+    except NoAccess:
+        raise
     except TransientError as error:  # the next check may succeed
         return None, [UnmetCondition("", "", error.message, error.help)]
     unmet = file_not_applied(status, file, tables, schema) if file else tables_not_caught_up(status, tables, schema)

@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 from filelock import FileLock
@@ -15,7 +16,7 @@ from scripted_faults import Failing, Fault, faulty
 
 from mirror_engine.config import Config, write_effective
 from mirror_engine.engine import lock
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import NoAccess, StorageUnavailable
 from mirror_engine.landing_zone.layout import LOCK, OPTIONS
 from mirror_engine.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
@@ -203,6 +204,10 @@ class TestWait:
         fails = iter([True])
         printed = cli("wait", sales.root, "--timeout", "0")
         assert (printed.code, "the zone cannot be listed" in printed.err) == (4, True)
+
+    def test_no_access_ends_it_at_once(self, sales, cli, monkeypatch):
+        monkeypatch.setattr(Mirror, "_status", Mock(side_effect=NoAccess("no credential was found")))
+        assert cli("wait", sales.root, "--timeout", "60s").code == 1
 
     def test_ctrl_c_ends_it_with_130(self, sales, cli):
         timer = after(0.15, lambda: os.kill(os.getpid(), signal.SIGINT))
