@@ -266,8 +266,7 @@ ZONES = {
     "csv-quote-not-escaped": text('id,name\r\n1,"a "b" c"\r\n'),
     "csv-header-again": text("id,name\r\n1,a\r\nid,name\r\n2,b\r\n"),
     "csv-header-again-among-texts": text(
-        "id,name\r\n1,a\r\nid,name\r\n2,b\r\nid,name\r\n",
-        meta=text_metadata(columns=NOT_NULL),
+        "id,name\r\n1,a\r\nid,name\r\n2,b\r\nid,name\r\n", meta=text_metadata(columns=NOT_NULL)
     ),
     "csv-line-ends": text("id,name\n1,a\n2,b\n"),
     "csv-line-ends-other-way": text("id,name\r\n1,a\r\n", meta=text_metadata(RowSeparator="\n")),
@@ -277,16 +276,13 @@ ZONES = {
         "id,day\r\n1,02.11.2026\r\n", meta=text_metadata(columns=id_and("day", "IDate"))
     ),
     "csv-time-of-the-year-0": text(
-        "id,at\r\n1,0000-01-01T00:00:00Z\r\n",
-        meta=text_metadata(columns=id_and("at", "DateTime")),
+        "id,at\r\n1,0000-01-01T00:00:00Z\r\n", meta=text_metadata(columns=id_and("at", "DateTime"))
     ),
     "csv-number-too-large": text("id,name\r\n9999999999,a\r\n"),
     "csv-null-in-a-key-of-a-delete": text("id,name,__rowMarker__\r\n1,a,0\r\n", "id,name,__rowMarker__\r\n,a,2\r\n"),
     "csv-null-in-a-not-null-column": text("id,name\r\n1,\r\n", meta=text_metadata(columns=NOT_NULL)),
     "csv-null-in-a-delete": text(
-        "id,name,__rowMarker__\r\n1,a,0\r\n",
-        "id,name,__rowMarker__\r\n1,,2\r\n",
-        meta=text_metadata(columns=NOT_NULL),
+        "id,name,__rowMarker__\r\n1,a,0\r\n", "id,name,__rowMarker__\r\n1,,2\r\n", meta=text_metadata(columns=NOT_NULL)
     ),
     "csv-without-columns": text("id,name\r\n1,a\r\n", meta=metadata(FileFormat="CSV")),
     "csv-type-of-sql": text("id,name\r\n1,a\r\n", meta=text_metadata(columns=columns_of("id", kind="varchar(20)"))),

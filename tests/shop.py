@@ -65,12 +65,7 @@ class Shop:
 
     def mirror(self, **parts):
         return Mirror(
-            self.root,
-            self.config,
-            writer=self.writer,
-            listeners=[self.events.append],
-            clock=self.clock,
-            **parts,
+            self.root, self.config, writer=self.writer, listeners=[self.events.append], clock=self.clock, **parts
         )
 
     def without_folders(self):

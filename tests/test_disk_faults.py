@@ -58,9 +58,7 @@ def small_disk(path, *, megabytes):
     """A small disk at a folder; skips the test where none can be mounted."""
     path.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", path],
-        capture_output=True,
-        check=False,
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", path], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip("no file system can be mounted here: that takes root")

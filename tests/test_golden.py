@@ -42,11 +42,7 @@ def test_tables_are_compared_by_columns_and_rows(columns, actual, are_equal):
 
 @pytest.mark.parametrize(
     ("one", "other", "kind"),
-    [
-        ("2026-01-01T12:00:00Z", "2026-01-01T12:00:00.000001Z", "timestamp"),
-        (1, True, "integer"),
-        ("1", 1, "string"),
-    ],
+    [("2026-01-01T12:00:00Z", "2026-01-01T12:00:00.000001Z", "timestamp"), (1, True, "integer"), ("1", 1, "string")],
 )
 def test_cells_are_told_apart_by_their_type(one, other, kind):
     assert normalised(one, kind) != normalised(other, kind)

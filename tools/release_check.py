@@ -25,13 +25,7 @@ HOME = Path(__file__).parents[1]
 CONSTRAINTS = HOME / "constraints.txt"
 RELATIVE_LINK = re.compile(r"\]\((?!https?://|#)[^)]+\)")
 PLACEHOLDER = re.compile(r"https://\S+\.example\b")
-NEEDED = (
-    "py.typed",
-    "explain/ME037.md",
-    "explain/rules.md",
-    "onelake/openapi.json",
-    "onelake/page/static/page.css",
-)
+NEEDED = ("py.typed", "explain/ME037.md", "explain/rules.md", "onelake/openapi.json", "onelake/page/static/page.css")
 # Builds may not depend on any of these
 SURROUNDINGS = (
     {"TZ": "UTC", "PYTHONHASHSEED": "1", "LC_ALL": "C.UTF-8", "umask": "022"},
@@ -107,15 +101,7 @@ def check_contents(sdist: Path, wheel: Path) -> None:
         raise NotReleasable(f"{wheel.name}: an entry point is missing")
     with tarfile.open(sdist) as archive:
         tops = {name.split("/")[1] for name in archive.getnames()}
-    expected = {
-        "CHANGELOG.md",
-        "LICENSE",
-        "PKG-INFO",
-        "README.md",
-        "SECURITY.md",
-        "constraints.txt",
-        "mirror_engine",
-    }
+    expected = {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "constraints.txt", "mirror_engine"}
     if tops - {".gitignore"} != expected | {"pyproject.toml"}:
         raise NotReleasable(f"{sdist.name} has {sorted(tops)}")
 
