@@ -103,23 +103,15 @@ def _signature(name: str, thing: Any) -> str:  # noqa: ANN401 - a class or funct
         return name
     own = [each for each in signature.parameters.values() if each.name != "self"]
     answer = inspect.Signature.empty if inspect.isclass(thing) else signature.return_annotation
-    line = name + str(signature.replace(parameters=own, return_annotation=answer))
+    shown = signature.replace(parameters=own, return_annotation=answer)
+    line = f"{name}{shown}"
     if len(line) > WIDTH:
-        inner, _, arrow = line.removeprefix(f"{name}(").rpartition(")")
-        line = f"{name}(\n" + "".join(f"    {each},\n" for each in _split(inner)) + f"){arrow}"
+        named = [each.kind is each.KEYWORD_ONLY for each in own]
+        words = list(map(str, own))
+        if any(named):
+            words.insert(named.index(True), "*")
+        line = f"{name}(\n" + "".join(f"    {each},\n" for each in words) + f"){str(shown).rpartition(')')[2]}"
     return line.replace("'", "")
-
-
-def _split(parameters: str) -> list[str]:
-    """Parameters at the commas outside of brackets and quotes."""
-    depth, parts = 0, [""]
-    for each in re.findall(r"'[^']*'|.", parameters):
-        depth += (each in "[(") - (each in ")]")
-        if each == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += each
-    return [part.strip() for part in parts]
 
 
 def described(docstring: str) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from api import api, error_tree
 from evidence import HOME, without_evidence
-from fixture_pages import fixture_list, fixture_pages
 from links import OVERVIEW, linked, part_of
 from llms import llms
 from mkdocs.plugins import get_plugin_logger
@@ -20,6 +19,7 @@ from reference import (
     commands,
     diagnostics,
     exit_codes,
+    fixture_list,
     global_options,
     json_commands,
     json_error,
@@ -87,7 +87,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made whole; warn of rules that nothing shows."""
     for name in without_evidence():
         log.warning("%s: no fixture and no test names it", name)
-    made = {**reference_pages(), **fixture_pages(), **test_pages(), **schema_files(), OVERVIEW: overview()}
+    made = {**reference_pages(), **test_pages(), **schema_files(), OVERVIEW: overview()}
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files

@@ -6,9 +6,8 @@ import re
 from posixpath import dirname, normpath, relpath
 
 from evidence import HOME, RULE, evidence
-from fixture_pages import FIXTURES
 from named_tests import NODE, TESTS, missing, place_of, words_of
-from reference import CLI, DIAGNOSTICS
+from reference import CLI, DIAGNOSTICS, FIXTURES
 
 from mirror_engine.cli.main import ALL_COMMANDS, PROGRAM
 from mirror_engine.landing_zone.diagnostics import CATALOG

@@ -1,4 +1,4 @@
-"""Reference pages made from the code: commands, options, JSON, diagnostics, states and log events.
+"""Reference pages made from the code: commands, options, JSON, diagnostics, fixtures, states and log events.
 
 Run as a program it writes `mirror_engine/explain/rules.md`, the rules that `mirror-engine explain` quotes.
 """
@@ -17,7 +17,7 @@ from mirror_engine.cli import exits, schema
 from mirror_engine.cli.main import ALL_COMMANDS, COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import CONTEXT, WIDTH, default_text
 from mirror_engine.config import ENVIRONMENT_PREFIX, flag_of, option_name, options
-from mirror_engine.explain.pages import explanation, rules_in
+from mirror_engine.explain.pages import explanation, rules_in, sections_of
 from mirror_engine.landing_zone.diagnostics import CATALOG, diagnose
 from mirror_engine.landing_zone.listing import unlisted
 from mirror_engine.landing_zone.names import TableName
@@ -33,9 +33,10 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
+from mirror_engine.landing_zone.text import front_matter
 from mirror_engine.monitoring import state_text
 from mirror_engine.monitoring.fabric_files import fabric_status
-from mirror_engine.testing.cases import load
+from mirror_engine.testing.cases import load, names, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,14 +48,36 @@ HOME = Path(__file__).parents[2]
 DOCS = HOME / "docs"
 GLOBAL_TOPICS = ("Global options", *dict.fromkeys(option.topic for option in options().values()))
 CLI, DIAGNOSTICS, SCHEMAS = "reference/cli", "reference/diagnostics", "reference/schemas"
+FIXTURES = "reference/fixtures"
+_FIXTURE_NAMES = [name for name in names() if name not in CATALOG]  # a code's case is on its own page
 
 
 def reference_pages() -> dict[str, str]:
-    """A page for each command and each diagnostic, as Markdown by its path below docs/."""
+    """A page for each command, diagnostic and fixture, as Markdown by its path below docs/."""
     return {
         **{f"{CLI}/{name.replace(' ', '-')}.md": command_page(name) for name in ALL_COMMANDS},
         **{f"{DIAGNOSTICS}/{code}.md": diagnostic_page(code) for code in CATALOG},
+        **{f"{FIXTURES}/{name}.md": fixture_page(name) for name in _FIXTURE_NAMES},
     }
+
+
+def fixture_list() -> str:
+    """Every golden fixture with its title."""
+    return table(("fixture", "what it shows"), ((f"[{name}]({name}.md)", load(name).title) for name in _FIXTURE_NAMES))
+
+
+def fixture_page(name: str) -> str:
+    """One fixture."""
+    case = load(name)
+    sections = sections_of(front_matter(text_of(name))[1])
+    title, *others = sections
+    shown = {
+        "rules": ", ".join(case.rules),
+        "options": ", ".join(f"`{option}={value}`".lower() for option, value in case.options.items()),
+        "fixture": f"`fixtures/{name}.md`",
+    }
+    parts = [f"# {title}", facts(shown), *(block.text for block in sections[title].blocks)]
+    return "\n\n".join([*parts, *(sections[each].markdown for each in others)]) + "\n"
 
 
 def commands() -> str:
