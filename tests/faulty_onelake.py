@@ -11,8 +11,7 @@ from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.serving import Services
 from mirror_engine.onelake.store import LocalStore
 

@@ -30,7 +30,7 @@ from filelock import FileLock
 from mirror_engine.errors import JavaMissing
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.connection import CA_VARIABLES
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.storage import azure_stores
 from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl

@@ -6,7 +6,7 @@ import re
 import urllib.request
 from typing import TYPE_CHECKING
 
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.serving import Server
 
 if TYPE_CHECKING:

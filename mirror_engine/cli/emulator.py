@@ -352,8 +352,7 @@ def _server(
     store: Path, config: Config, writer: log.Log, *, storage_only: bool, on_restart: str, **served: Any
 ) -> Server:
     """Make the emulator; its errors, faults and rejected requests are logged."""
-    from mirror_engine.onelake.options import EmulatorOptions
-    from mirror_engine.onelake.server_plan import ServerPlan
+    from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
     from mirror_engine.onelake.serving import Server
     from mirror_engine.tables.spark.choice import refuse_idle_options
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.events import Event
     from mirror_engine.onelake.items import Item, Items
-    from mirror_engine.onelake.server_plan import ServerPlan
+    from mirror_engine.onelake.options import ServerPlan
 
 POLL_SECONDS = 60.0  # a first commit starts a JVM
 # Of an item that is created in this context; by default long enough for a publisher to see it (LZ-9.4)

@@ -30,8 +30,8 @@ from mirror_engine.onelake.errors import (
     TableErrorCode,
 )
 from mirror_engine.onelake.fabric_rest import REFRESH_SECONDS
-from mirror_engine.onelake.fault_rules import FaultRule
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
+from mirror_engine.onelake.options import FaultRule
 from mirror_engine.onelake.requests import read_bounded
 
 if TYPE_CHECKING:

@@ -1,21 +1,59 @@
-"""How the emulator differs from OneLake: its options, and the faults that are switched on."""
+"""What an emulator serves, and how it differs from OneLake: its options, and rules by which requests get faults."""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.clock import Clock
+from mirror_engine.config import Config
+from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.engine_view import FileHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from pathlib import Path
 
-    from mirror_engine.onelake.fault_rules import FaultRule
     from mirror_engine.onelake.items import Item
+    from mirror_engine.tables.base import DeltaWriter
 
 LongRunning = Literal["mixed", "always", "never"]  # which calls of Fabric's REST API answer 202
+
+
+@dataclass
+class FaultRule:
+    """One fault, and the requests that get it."""
+
+    fault: str  # its name (`throttle`, `lost_response` …)
+    method: str = "*"  # of the requests; `*` for all
+    path: str = "*"  # a glob on their decoded path, from the workspace on
+    nth: int = 1  # the first matching request that gets it, counted from 1
+    count: int | None = 1  # how many requests in a row get it; None for all
+    operations: Collection[str] | None = None  # of the requests; None for all, `()` where it acts on databases
+    duration_seconds: float | None = None  # instead of `count`: all requests for so long after the first that got it
+    options: dict[str, Any] = field(default_factory=dict)  # of this fault (`{"seconds": 2.0}`)
+    text: str = ""  # as the user wrote it
+    matched: int = field(default=0, init=False)  # how many requests matched so far
+    _since: float | None = field(default=None, init=False, repr=False)
+
+    def unused(self) -> FaultRule:
+        return replace(self, options=dict(self.options))
+
+    def matches(self, method: str, path: str, operations: Collection[str], now: float) -> bool:
+        """Whether this request gets the fault; each call counts as one request."""
+        if self.method not in {"*", method} or not fnmatchcase(path, self.path):
+            return False
+        if self.operations is not None and set(self.operations).isdisjoint(operations):
+            return False
+        self.matched += 1
+        if self.matched < self.nth:
+            return False
+        if self.duration_seconds is None:
+            return self.count is None or self.matched < self.nth + self.count
+        self._since = now if self._since is None else self._since
+        return now < self._since + self.duration_seconds
 
 
 @dataclass
@@ -76,3 +114,20 @@ class EmulatorOptions:
         """Remove all rules."""
         with self._lock:
             self.faults = []
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """What an emulator serves, and how."""
+
+    store: Path  # the folder of workspaces and items; created where missing
+    workspace: str | None = None  # the default mirrored database, created where missing; None for the first
+    item: str | None = None
+    has_engines: bool = True  # whether landed files are applied
+    listening: Listening = field(default_factory=Listening)  # where
+    options: EmulatorOptions = field(default_factory=EmulatorOptions)  # how it differs from OneLake
+    config: Config = field(default_factory=Config)  # of the engines
+    # the Delta writer of an item; Spark's where it gives None
+    new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
+    has_fault_api: bool = False  # whether faults can be switched while it runs
+    resumes: bool = False  # whether a stopped item that starts again keeps its tables, which Fabric rebuilds

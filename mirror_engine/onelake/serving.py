@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.authority import Authority
     from mirror_engine.onelake.items import Item
     from mirror_engine.onelake.middleware import RejectedRequest
-    from mirror_engine.onelake.server_plan import ServerPlan
+    from mirror_engine.onelake.options import ServerPlan
 
 
 class Services:

@@ -31,8 +31,7 @@ try:
     from mirror_engine.onelake.faults import parse_fault
     from mirror_engine.onelake.hosts import DFS, PassedHost
     from mirror_engine.onelake.items import TRASH
-    from mirror_engine.onelake.options import EmulatorOptions
-    from mirror_engine.onelake.server_plan import ServerPlan
+    from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
     from mirror_engine.onelake.serving import Server
 except ModuleNotFoundError as error:
     raise UsageError(f"onelake needs {error.name}", f"Install the extra: {install_command('emulator')}") from None

@@ -25,7 +25,7 @@ from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_mirror import progress_of
 from mirror_engine.onelake import faults
-from mirror_engine.onelake.fault_rules import FaultRule
+from mirror_engine.onelake.options import FaultRule
 from mirror_engine.storage.azure_stores import DatalakeUrl
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.base import TableSnapshot

@@ -20,9 +20,8 @@ from mirror_engine.errors import SetupError, StorageUnavailable
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS, DatabaseStatus, EnginePool
 from mirror_engine.onelake.faults import hold, parse_fault
 from mirror_engine.onelake.items import Items
-from mirror_engine.onelake.options import EmulatorOptions
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.page.web import Web
-from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Services
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter

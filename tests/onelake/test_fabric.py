@@ -17,8 +17,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
 from mirror_engine.onelake.fabric_rest import DOCUMENT, TABLES_PER_PAGE, _sql_endpoint_id, fabric_app
 from mirror_engine.onelake.items import Items
-from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.store import LocalStore
 
 FABRIC = "https://api.fabric.microsoft.com"

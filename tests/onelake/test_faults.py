@@ -17,7 +17,6 @@ from starlette.testclient import TestClient
 from mirror_engine.clock import Clock
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.fault_rules import FaultRule
 from mirror_engine.onelake.faults import (
     FAULT_API_HEADER,
     FAULT_API_PATH,
@@ -27,8 +26,7 @@ from mirror_engine.onelake.faults import (
     hold,
     parse_fault,
 )
-from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import EmulatorOptions, FaultRule, ServerPlan
 from mirror_engine.onelake.serving import Server
 
 

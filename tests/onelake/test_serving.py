@@ -25,7 +25,7 @@ from mirror_engine.errors import RootLocked, TransientError, UsageError
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake import connection, listeners
 from mirror_engine.onelake.connection import Listening, StateFolder
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.serving import CLIENT, TENANT, Server
 
 pytestmark = pytest.mark.slow

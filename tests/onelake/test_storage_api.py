@@ -10,7 +10,7 @@ from zone_client import BLOB, DFS, ITEM, LANDING, onelake, parsed
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake.errors import StorageErrorCode
-from mirror_engine.onelake.fault_rules import FaultRule
+from mirror_engine.onelake.options import FaultRule
 
 URL = f"{DFS}/{LANDING}"
 

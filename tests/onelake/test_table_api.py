@@ -23,8 +23,7 @@ from mirror_engine.onelake import item_tables, table_reads
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.faults import parse_fault, with_table_faults
 from mirror_engine.onelake.items import Items
-from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.onelake.table_api import table_app
 from mirror_engine.tables.log import snapshot

@@ -20,9 +20,8 @@ from mirror_engine.errors import TableDamaged
 from mirror_engine.onelake.engine_pool import DatabaseStatus, ShownItem
 from mirror_engine.onelake.hosts import FABRIC
 from mirror_engine.onelake.middleware import RejectedRequest
-from mirror_engine.onelake.options import EmulatorOptions
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.page.web import Web
-from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.tables.log.log_reader import LogReader
 from mirror_engine.tables.log.snapshot import open_log

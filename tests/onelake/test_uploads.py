@@ -26,7 +26,7 @@ from mirror_engine.onelake.conditions import NONE
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.engine_view import EngineView
 from mirror_engine.onelake.errors import StorageErrorCode
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 

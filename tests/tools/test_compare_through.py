@@ -20,7 +20,7 @@ from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.items import Items
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.onelake.table_api import table_app

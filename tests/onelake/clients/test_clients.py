@@ -23,8 +23,7 @@ from store_servers import NPM_INSTALL
 from mirror_engine.cli.log import log_record
 from mirror_engine.config import Config
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 

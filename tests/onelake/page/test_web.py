@@ -26,11 +26,11 @@ from mirror_engine.monitoring.state_text import URGENCY
 from mirror_engine.monitoring.status_results import TableSummary
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.engine_pool import DatabaseStatus
+from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.page import statuses, web
 from mirror_engine.onelake.page.documents import MAX_CHARACTERS, MAX_COLUMNS, last_diagnostic, row_texts
 from mirror_engine.onelake.page.statuses import MAX_FILES, MAX_ROWS
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
-from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.results import Finding
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
