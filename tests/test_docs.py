@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 from api import api, described
-from browser import browser
+from browser import browser, tab, until
 from evidence import evidence
 from links import linked
 from reference import CLI, DIAGNOSTICS, commands, help_of, log_events, option_list, reference_pages, states
@@ -205,8 +205,8 @@ def test_the_site_asks_no_other_place_for_anything(site):
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    with browser(tmp_path_factory.mktemp("profile")) as started:
+def chromium():
+    with browser() as started:
         yield started
 
 
@@ -226,14 +226,13 @@ SHOWN = (
 def test_the_site_opens_from_files(site, chromium, width, scheme):
     """In a browser: no error, nothing asked for elsewhere, nothing wider than the window."""
     for page in SHOWN:
-        tab = chromium.open((site / f"{page}.html").as_uri(), (width, 900), scripts=True, scheme=scheme)
-        assert tab.complaints == []
-        assert {url for url in tab.asked if not url.startswith(("file:", "data:"))} == set()
-        assert tab.width <= width, page
-        if artefacts := os.environ.get("MIRROR_TEST_ARTIFACTS"):
-            Path(artefacts).mkdir(exist_ok=True)
-            tab.screenshot(Path(artefacts) / f"docs-{page.replace('/', '-')}-{width}-{scheme}.png")
-        tab.close()
+        with tab(chromium, (site / f"{page}.html").as_uri(), (width, 900), scheme=scheme) as shown:
+            assert shown.complaints == []
+            assert {url for url in shown.asked if not url.startswith(("file:", "data:"))} == set()
+            assert shown.evaluate("document.documentElement.scrollWidth") <= width, page
+            if artefacts := os.environ.get("MIRROR_TEST_ARTIFACTS"):
+                name = f"docs-{page.replace('/', '-')}-{width}-{scheme}.png"
+                shown.screenshot(path=Path(artefacts) / name, full_page=True)
 
 
 @pytest.mark.slow
@@ -263,9 +262,9 @@ def test_every_claim_of_the_comparison_has_a_source_and_a_date():
 
 @pytest.mark.slow
 def test_search_works_from_files(site, chromium):
-    tab = chromium.open(f"{(site / 'index.html').as_uri()}?q=tie+order", (1280, 900), scripts=True)
-    tab.until(lambda: "ME079" in tab.html)
-    assert tab.complaints == []
+    with tab(chromium, f"{(site / 'index.html').as_uri()}?q=tie+order", (1280, 900)) as shown:
+        until(shown, lambda: "ME079" in shown.content())
+        assert shown.complaints == []
 
 
 def test_rule_is_a_sentence_with_its_notes_and_sources_folded():

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browser import DESKTOP, PHONE, browser
+from browser import DESKTOP, PHONE, browser, tab, until
 from page_tables import EVIL, EVIL_TABLE, SHOP, Window, served
 
 from mirror_engine.explain.pages import explanation
@@ -41,8 +41,8 @@ def base(still):
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    with browser(tmp_path_factory.mktemp("profile")) as running:
+def opened():
+    with browser() as running:
         yield running
 
 
@@ -52,9 +52,9 @@ def visit(opened):
     with contextlib.ExitStack() as tabs:
 
         def visit(url, size=DESKTOP, scheme="light"):
-            tab = tabs.enter_context(contextlib.closing(opened.open(url, size, scripts=True, scheme=scheme)))
-            tab.until(lambda: live(tab) == "live")
-            return tab
+            page = tabs.enter_context(tab(opened, url, size, scheme=scheme))
+            until(page, lambda: live(page) == "live")
+            return page
 
         yield visit
 
@@ -68,18 +68,18 @@ def artefacts(tmp_path_factory):
     return folder
 
 
-def live(tab):
-    return tab.evaluate("document.getElementById('live').textContent")
+def live(page):
+    return page.evaluate("document.getElementById('live').textContent")
 
 
-def shown(tab):
+def shown(page):
     """What a person reads."""
-    return " ".join(tab.evaluate("document.querySelector('main').innerText").split())
+    return " ".join(page.evaluate("document.querySelector('main').innerText").split())
 
 
-def named(tab):
+def named(page):
     """The tables of an overview, in order."""
-    return tab.evaluate("[...document.querySelectorAll('tbody th a')].map(each => each.textContent)")
+    return page.evaluate("[...document.querySelectorAll('tbody th a')].map(each => each.textContent)")
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def named(tab):
 )
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_fits_is_complete_and_is_not_complained_of(visit, base, artefacts, page, size):
-    tab = visit(base + PAGES[page], *SIZES[size])
-    tab.screenshot(artefacts / f"{page}-{size}.png")
-    assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0  # nothing sticks out
-    assert [each for each in tab.complaints if page != "absent" or "404" not in each] == []
-    assert {address for address in tab.asked if not address.startswith(f"{base}/")} == set()
-    outline = Outline(tab.html)
+    shown_page = visit(base + PAGES[page], *SIZES[size])
+    shown_page.screenshot(path=artefacts / f"{page}-{size}.png", full_page=True)
+    assert shown_page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0  # nothing sticks out
+    assert [each for each in shown_page.complaints if page != "absent" or "404" not in each] == []
+    assert {address for address in shown_page.asked if not address.startswith(f"{base}/")} == set()
+    outline = Outline(shown_page.content())
     assert outline.headings[0] == 1
     assert outline.headings.count(1) == 1
     assert all(lower - higher <= 1 for higher, lower in zip(outline.headings, outline.headings[1:], strict=False))
@@ -100,7 +100,9 @@ def test_every_page_fits_is_complete_and_is_not_complained_of(visit, base, artef
     assert {*outline.named_by, *outline.labels, *outline.fields} <= set(outline.ids)
     assert set(outline.labels) == set(outline.fields)
     assert (outline.unscoped, outline.unnamed) == ([], [])
-    assert len(re.findall("[→▲▼]", tab.html)) == len(re.findall('aria-hidden="true"> ?[→▲▼]', tab.html))
+    assert len(re.findall("[→▲▼]", shown_page.content())) == len(
+        re.findall('aria-hidden="true"> ?[→▲▼]', shown_page.content())
+    )
 
 
 class Outline(HTMLParser):
@@ -126,15 +128,15 @@ class Outline(HTMLParser):
 
 
 def test_without_javascript_the_page_names_the_command(opened, base):
-    with contextlib.closing(opened.open(f"{base}/", PHONE, scripts=False)) as tab:
-        assert "mirror-engine status STORE/WORKSPACE/ITEM" in tab.html
-        assert not any(address.endswith("page.js") for address in tab.asked)
+    with tab(opened, f"{base}/", PHONE, scripts=False) as page:
+        assert "mirror-engine status STORE/WORKSPACE/ITEM" in page.content()
+        assert not any(address.endswith("page.js") for address in page.asked)
 
 
 def test_overview_says_which_tables_are_stuck_since_when_why_and_what_to_do(visit, base, still):
-    tab = visit(f"{base}/")
-    text, (status, _) = shown(tab), (item.view()._status() for item in still.shown)
-    assert named(tab)[:2] == ["Sales.Stores", "Items"]  # urgent ones first
+    page = visit(f"{base}/")
+    text, (status, _) = shown(page), (item.view()._status() for item in still.shown)
+    assert named(page)[:2] == ["Sales.Stores", "Items"]  # urgent ones first
     for table in status.tables:
         assert f"{table.name.normalized} {table.state.code.replace('_', ' ')}" in text
         if table.urgency == "stuck":
@@ -165,36 +167,38 @@ def test_diagnostic_page_says_what_explain_says(visit, base):
 
 def test_publisher_content_is_text(visit, base):
     for path in ("/", PAGES["hostile"]):
-        tab = visit(base + path)
-        assert "onerror" in shown(tab)  # as a name
-        assert tab.evaluate("document.querySelectorAll('main img, main script, main u, main i:not(.null)').length") == 0
-        assert tab.evaluate("document.title") != "owned"
-    assert "<script>" in shown(tab)
-    assert tab.evaluate("document.querySelectorAll('i.null').length") == 1
-    assert "… (500 characters)" in shown(tab)
+        page = visit(base + path)
+        assert "onerror" in shown(page)  # as a name
+        assert (
+            page.evaluate("document.querySelectorAll('main img, main script, main u, main i:not(.null)').length") == 0
+        )
+        assert page.evaluate("document.title") != "owned"
+    assert "<script>" in shown(page)
+    assert page.evaluate("document.querySelectorAll('i.null').length") == 1
+    assert "… (500 characters)" in shown(page)
 
 
 def test_the_page_moves_by_itself_and_keeps_its_focus(visit, window):
     with served(window) as page:
         table = visit(page.address + PAGES["behind"], PHONE)
         assert "is behind by 1 file" in shown(table)
-        table.evaluate("document.querySelector('nav a').focus()")
+        table.evaluate("isKept = true; document.querySelector('nav a').focus()")
         window.apply()
-        table.until(lambda: "has caught up" in shown(table))
+        until(table, lambda: "has caught up" in shown(table))
         assert table.evaluate("document.activeElement.textContent") == "All tables"
-        assert len(table.events("Page.loadEventFired")) == 1  # without being loaded again
+        assert table.evaluate("isKept")  # without being loaded again
 
 
 def test_the_filter_keeps_its_focus_and_the_address_has_it(visit, base):
-    tab = visit(f"{base}/")
+    page = visit(f"{base}/")
     for _ in range(3):
-        tab.press("Tab")
-    assert tab.evaluate("document.activeElement.id") == "q"
-    tab.say("Input.insertText", text="sales ord")
-    tab.until(lambda: "1 of 7 tables" in shown(tab))
-    found = tab.evaluate("[document.activeElement.id, document.activeElement.value, location.search]")
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "q"
+    page.keyboard.insert_text("sales ord")
+    until(page, lambda: "1 of 7 tables" in shown(page))
+    found = page.evaluate("[document.activeElement.id, document.activeElement.value, location.search]")
     assert found == ["q", "sales ord", "?q=sales+ord"]
-    again = visit(tab.evaluate("location.href"))
+    again = visit(page.evaluate("location.href"))
     assert (named(again), again.evaluate("document.getElementById('q').value")) == (["Sales.Orders"], "sales ord")
 
 
@@ -214,29 +218,29 @@ def test_the_filter_keeps_its_focus_and_the_address_has_it(visit, base):
     ],
 )
 def test_tables_are_filtered_and_sorted(visit, base, query, tables):
-    tab = visit(f"{base}/?{query}")
-    assert named(tab) == tables
-    assert f"{len(tables)} of 7 tables" in shown(tab)
-    assert "No table matches." in shown(tab)  # of the other mirrored database, at least
+    page = visit(f"{base}/?{query}")
+    assert named(page) == tables
+    assert f"{len(tables)} of 7 tables" in shown(page)
+    assert "No table matches." in shown(page)  # of the other mirrored database, at least
 
 
 def test_a_heading_sorts_by_keyboard_and_a_state_filters(visit, base):
-    tab = visit(f"{base}/")
-    tab.evaluate("document.querySelector('[data-sort=\"-rows\"]').focus()")
+    page = visit(f"{base}/")
+    page.evaluate("document.querySelector('[data-sort=\"-rows\"]').focus()")
     for direction, first in (("descending", "Sales.Orders"), ("ascending", "Fresh")):
-        tab.press("Enter")
-        assert tab.evaluate("document.activeElement.closest('th').ariaSort") == direction
-        assert named(tab)[0] == first
-    counts = tab.evaluate("[...document.querySelectorAll('.counts button')].map(each => each.textContent)")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.closest('th').ariaSort") == direction
+        assert named(page)[0] == first
+    counts = page.evaluate("[...document.querySelectorAll('.counts button')].map(each => each.textContent)")
     assert counts[:3] == ["2 needing attention", "1 blocked", "1 halted"]
-    tab.evaluate("document.querySelector('[data-state=halted]').click()")
-    assert named(tab) == ["Items"]
-    tab.evaluate("document.querySelector('[data-state=halted]').click()")
-    assert len(named(tab)) == 7
+    page.evaluate("document.querySelector('[data-state=halted]').click()")
+    assert named(page) == ["Items"]
+    page.evaluate("document.querySelector('[data-state=halted]').click()")
+    assert len(named(page)) == 7
 
 
 def test_name_is_broken_at_its_parts(visit, base):
-    tab = visit(f"{base}/")
+    page = visit(f"{base}/")
     for parts in (
         "Sales|.Orders",
         "Customer|Order|Lines_|2026-|Archive",
@@ -244,7 +248,7 @@ def test_name_is_broken_at_its_parts(visit, base):
         "ABC",
     ):
         name = parts.replace("|", "")
-        assert tab.evaluate(f"breakable('{name}').map(each => each.tagName ? '|' : each).join('')") == parts
+        assert page.evaluate(f"breakable('{name}').map(each => each.tagName ? '|' : each).join('')") == parts
 
 
 def test_5000_tables_are_shown_in_part_and_found_by_name(visit, tmp_path):
@@ -260,16 +264,16 @@ def test_5000_tables_are_shown_in_part_and_found_by_name(visit, tmp_path):
             return replace(status, tables=many)
 
     window.change(SHOP, view=View)
-    with served(window) as page:
-        tab = visit(f"{page.address}/")
-        assert len(named(tab)) == 250
-        assert "The first 250 of 5,000." in shown(tab)
+    with served(window) as served_page:
+        page = visit(f"{served_page.address}/")
+        assert len(named(page)) == 250
+        assert "The first 250 of 5,000." in shown(page)
         started = time.monotonic()
-        tab.evaluate("turn({ q: 't4321' })")
-        assert named(tab) == ["T4321"]
+        page.evaluate("turn({ q: 't4321' })")
+        assert named(page) == ["T4321"]
         assert time.monotonic() - started < 5  # it takes a few hundredths
-        tab.evaluate("turn({ q: 't1' }); document.querySelector('[data-all]').click()")
-        assert len(named(tab)) == 1_000
+        page.evaluate("turn({ q: 't1' }); document.querySelector('[data-all]').click()")
+        assert len(named(page)) == 1_000
 
 
 def test_empty_landing_zone_names_the_command(visit, tmp_path):
@@ -282,9 +286,9 @@ def test_empty_landing_zone_names_the_command(visit, tmp_path):
 
 
 def test_a_stopped_server_shows_as_disconnected(opened, still):
-    with served(still) as page:
-        tab = opened.open(f"{page.address}/", DESKTOP, scripts=True)
-        tab.until(lambda: live(tab) == "live")
-    with contextlib.closing(tab):
-        tab.until(lambda: live(tab) == "disconnected")
-        assert "Sales.Orders" in shown(tab)  # what was known stays
+    with contextlib.ExitStack() as tabs:
+        with served(still) as page:
+            table = tabs.enter_context(tab(opened, f"{page.address}/", DESKTOP))
+            until(table, lambda: live(table) == "live")
+        until(table, lambda: live(table) == "disconnected")
+        assert "Sales.Orders" in shown(table)  # what was known stays
