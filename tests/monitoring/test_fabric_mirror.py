@@ -24,7 +24,7 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_mirror import progress_of
-from mirror_engine.onelake import faults
+from mirror_engine.onelake import storage_api
 from mirror_engine.onelake.options import FaultRule
 from mirror_engine.storage.azure_stores import DatalakeUrl
 from mirror_engine.storage.local import LocalStorage
@@ -281,7 +281,7 @@ def onelake_s(fabric_s, onelake_server, emulator, tmp_path, monkeypatch):
     """The same in OneLake, and a function that lets reads of the log of `Sales/Orders` fail with a status."""
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path / "state"))
-    monkeypatch.setitem(faults._THROTTLED, "403", (REFUSED,))
+    monkeypatch.setitem(storage_api._OF_FAULTS, "403", REFUSED)
     options_of = DatalakeUrl.deltalake_options
     asked_once = lambda url: {**options_of(url), "max_retries": "0"}  # noqa: E731 - what deltalake waits is its own
     monkeypatch.setattr(DatalakeUrl, "deltalake_options", asked_once)
