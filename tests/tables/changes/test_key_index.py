@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import numpy as np
 import pyarrow as pa
 import pytest
-from delta_scenario import KEYS, Scenario, known_log, schema_of
+from delta_scenario import KEYS, Scenario, aged, known_log, schema_of
 
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.changes import counted, key_index
@@ -142,7 +139,7 @@ def test_least_recently_used_go_first(local, index):
     found(log, "long", list(range(10)), index)
     oldest = next(index._folder.iterdir())
     found(log, "long", list(range(10, 20)), index)
-    os.utime(oldest, (time.time() - 86_400,) * 2)
+    aged([oldest])
     (index._folder / ".left.tmp").touch()
     assert len(found(log, "long", list(range(20, 30)), index)) == 10
     assert len(list(index._folder.iterdir())) == 2

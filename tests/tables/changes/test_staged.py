@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import add_rows, copied, file_rows, known_log, replayed, schema_of, table_with
+from delta_protocol import rewrite
+from delta_scenario import add_rows, copied, file_rows, known_log, replayed, schema_of, table_with, without_statistics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
@@ -151,11 +151,7 @@ def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path):
 
 def test_a_file_without_statistics_is_read(tmp_path):
     table_of(tmp_path / "T", [(1, "x", 0)])
-    commit = tmp_path / "T" / "_delta_log" / f"{1:020}.json"
-    actions = [json.loads(line) for line in commit.read_text().splitlines()]
-    for action in actions:
-        action.get("add", {}).pop("stats", None)
-    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    rewrite(1, without_statistics, tmp_path / "T")
     log = known_log(tmp_path / "T")
     wanted = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
     assert prior_rows(wanted, log) == [1]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import time
 from dataclasses import replace
 
 import pytest
-from delta_scenario import SIMPLE, Scenario, add_rows, known_log
+from delta_scenario import SIMPLE, Scenario, add_rows, aged, known_log
 from deltalake import DeltaTable
 
 from mirror_engine.landing_zone.progress import Segment
 from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log.cleanup import LOG_RETENTION, clean_up_log
-
-DAY = 86_400
 
 
 class Covered(Scenario):
@@ -45,9 +41,7 @@ def grow(table, commits):
 
 def age(table, days):
     """Let the files of a log be older."""
-    for file in table.log.iterdir():
-        then = file.stat().st_mtime - days * DAY
-        os.utime(file, (then, then))
+    aged(table.log.iterdir(), days)
 
 
 def versions(table):
@@ -129,8 +123,6 @@ def test_no_checkpoint_old_enough_keeps_all(local, covered_table):
 def test_no_commit_of_deltalake_looks_through_the_log(covered_table):
     grow(covered_table, 7)
     old = covered_table.log / f"{0:020}.json"
-    then = time.time() - 8 * DAY
-    for file in covered_table.log.iterdir():
-        os.utime(file, (then, then))
+    age(covered_table, 8)
     grow(covered_table, 1)  # no checkpoint
     assert old.exists()

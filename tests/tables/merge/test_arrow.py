@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import time
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import SIMPLE, Scenario, known_log, schema_of
+from delta_scenario import SIMPLE, Scenario, aged, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import CommitConflict, TableDamaged
@@ -100,8 +98,7 @@ def test_vacuum_takes_what_no_version_needs_once_it_is_old(local, columns, is_pa
     young = [path.with_name("young" + path.suffix) for path in orphans[:2]]
     for path in (*orphans, *young):
         path.touch()
-    for path in {*orphans, *used}:
-        os.utime(path, (time.time() - 30 * 86_400,) * 2)
+    aged({*orphans, *used})
     vacuum("dbo/T", known_log(folder), 168.0)
     assert not any(path.exists() for path in orphans)
     assert all(path.exists() for path in (*used, *young, *changes))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import SIMPLE, Scenario, known_log, schema_of
+from delta_scenario import SIMPLE, Scenario, aged, known_log, schema_of
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from marking import marking
@@ -200,8 +200,7 @@ def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, keyed, 
     keyed.change((1, 1, "Wels"))
     keyed.change((1, 2, "Enns"))
     folder = keyed.folder
-    for file in [*folder.glob("*.parquet"), *folder.glob("*.bin")]:
-        os.utime(file, (time.time() - 30 * DAY,) * 2)
+    aged([*folder.glob("*.parquet"), *folder.glob("*.bin")])
     put_commit(folder, keyed.version + 1, [{"txn": {"appId": "other", "version": 1}}])
     vacuum("dbo/T", known_log(folder), 168.0)
     for version in range(1, keyed.version + 1):
@@ -224,8 +223,7 @@ def test_vacuum_keeps_files_that_the_log_spells_otherwise(keyed, request, spelle
     else:
         add["path"] = spelled.format(folder=folder, name=add["path"])
     commit.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
-    for file in [*folder.glob("*.parquet"), *folder.glob("*.bin")]:
-        os.utime(file, (time.time() - 30 * DAY,) * 2)
+    aged([*folder.glob("*.parquet"), *folder.glob("*.bin")])
     log = open_log(folder)
     vacuum("dbo/T", log, 0.0)
     assert len(read_rows(log)) == 9
@@ -243,8 +241,7 @@ def test_vacuum_reads_only_new_commits_if_the_checkpoint_names_all_files(local, 
         table.change((4, 1, f"{key}"))
     folder = table.folder
     assert (folder / f"_delta_log/{4:020}.checkpoint.parquet").exists()
-    for file in folder.glob("*.parquet"):
-        os.utime(file, (time.time() - 30 * DAY,) * 2)
+    aged(folder.glob("*.parquet"))
     monkeypatch.setattr(vectors_in_use, "read_commit", lambda *at: read.append(at[1]) or read_commit(*at))
     vacuum("dbo/T", known_log(folder), 168.0)
     assert read == ([0, 1, 2, 5, 6] if retention == 7 else [0, 1, 2, *range(7)])
@@ -265,8 +262,7 @@ def test_vacuum_keeps_every_vector_of_a_file_that_a_checkpoint_names(local, keye
         (folder / f"_delta_log/{version:020}.json").unlink()
     vectors = [*folder.glob("*.bin")]
     assert len(vectors) == 5
-    for file in vectors:
-        os.utime(file, (time.time() - 30 * DAY,) * 2)
+    aged(vectors)
     vacuum("dbo/T", known_log(folder), 168.0)
     assert all(file.exists() for file in vectors)
     assert len(local.rows("dbo/T", version=5)) == 6

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
-import time
 from collections import Counter
 
 import pyarrow as pa
 import pytest
 from delta_protocol import protocol_faults
-from delta_scenario import KEYS, SIMPLE, Scenario, changes_of, passthrough_rows, schema_of
+from delta_scenario import KEYS, SIMPLE, Scenario, aged, changes_of, passthrough_rows, schema_of
 from deltalake import DeltaTable
 from independent_readers import content, fed
 
@@ -207,7 +205,7 @@ def test_change_data_stays_as_long_as_old_data_files_do(feeding_writer):
     table.change((1, 1, "Enns"))
     folder = table.folder
     older, newer = sorted((folder / "_change_data").rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
-    os.utime(older, (time.time() - 2 * 86_400,) * 2)
+    aged([older], 2)
     feeding_writer.maintain("dbo/T", 24.0)
     assert not older.exists()
     assert newer.exists()
