@@ -24,7 +24,6 @@ from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions, confs, store_settings
-from mirror_engine.tables.writer import LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -136,8 +135,10 @@ FROM net
 _INSERTS = "SELECT {cells}, array(tinyint({INSERT})) AS roles FROM changes"
 
 
-class SparkDeltaWriter(LogWriter):
+class SparkDeltaWriter(ArrowWriter):
     """`DeltaWriter` that merges with Spark, which starts when a merge first needs it, and is ended by `close`.
+
+    A batch that matches no row is committed without Spark, as by `arrow`.
 
     Args:
         driver_batch_bytes: larger batches are reduced to net changes by Spark.
@@ -157,11 +158,7 @@ class SparkDeltaWriter(LogWriter):
         retention_days: int = 7,
         vectors: DeletionVectors = "auto",
     ) -> None:
-        super().__init__(tables, scratch, change_data_feed, retention_days)
-        self._vectors = vectors
-        self._without_spark = ArrowWriter(
-            tables, scratch, change_data_feed, retention_days=retention_days, vectors=vectors
-        )
+        super().__init__(tables, scratch, change_data_feed, retention_days=retention_days, vectors=vectors)
         self._shared = shared or scratch
         self.sessions = Sessions(session, store_settings(tables))
         self._driver_batch_bytes = driver_batch_bytes
@@ -174,13 +171,13 @@ class SparkDeltaWriter(LogWriter):
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         if any("`" in name for name in batch.schema.names) and self.evolution(log, batch).feeds_changes:
             # for change data, Delta's MERGE asks for columns without quoting backticks in their names
-            return self._without_spark.replay(table, log, batch, record)
+            return super().replay(table, log, batch, record)
         if batch.accounted_bytes > self._driver_batch_bytes:
             into = staged(self._shared, partial(self._stage_on_executors, batch, log))
         else:
             counted = count_changes(batch, log)
             if counted.roles <= {Role.INSERT} and not log.unknown_features:
-                return self._without_spark.commit(table, log, batch, record, counted)
+                return self.commit(table, log, batch, record, counted)
             into = staged(self._scratch, partial(stage_here, batch, counted))
         with into as changes:
             if not changes.rows:
@@ -189,9 +186,6 @@ class SparkDeltaWriter(LogWriter):
             applied_by = "merge" if changes.matches else "append"
             self._merge_staged(table, log, batch, changes, with_applied_by(record, applied_by))
             return applied_by, changes.match_counts
-
-    def tidy(self, table: str, log: DeltaLog, version: int) -> None:
-        self._without_spark.tidy(table, log, version)
 
     def _merge_staged(
         self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord
