@@ -132,7 +132,7 @@ def test_failed_fsync_prevents_the_record(lake, monkeypatch):
 
     lake.land()
     with monkeypatch.context() as patch:
-        patch.setattr(mirror_engine.tables.writer, "make_durable", refused)
+        patch.setattr(mirror_engine.tables.merge.arrow, "make_durable", refused)
         patch.setattr(mirror_engine.engine.cycle, "MAX_SYNC_ATTEMPTS", 2)
         patch.setattr(mirror_engine.engine.turns, "FIRST_PAUSE_SECONDS", 0.0)
         lake.events.clear()

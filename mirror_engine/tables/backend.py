@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.reading.request import OrderedReader
-    from mirror_engine.tables.writer import LogWriter
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Backend:
         return self._state / SCRATCH
 
     @cached_property
-    def writer(self) -> LogWriter:
+    def writer(self) -> ArrowWriter:
         """The writer with the merge engine that was chosen.
 
         Raises:

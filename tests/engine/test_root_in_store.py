@@ -21,12 +21,13 @@ from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE
 from mirror_engine.storage import lease
 from mirror_engine.storage.lease import lease_file
 from mirror_engine.storage.roots import state_folder
-from mirror_engine.tables import passthrough, writer
+from mirror_engine.tables import passthrough
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log import commit
 from mirror_engine.tables.log.segments import record_again
 from mirror_engine.tables.log.table_path import HINT
 from mirror_engine.tables.log.tables_folder import TablesFolder
+from mirror_engine.tables.merge import arrow
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
@@ -240,10 +241,10 @@ def compact_all(writer, table, log, _):
 @pytest.mark.parametrize("is_first", [True, False], ids=["made by the first", "made by the second"])
 def test_batch_of_a_new_table_is_committed_once_by_two_engines(far_shop, monkeypatch, is_first, has_ledger):
     """The first engine is stopped just after, or before, it makes the table; the second one commits the batch."""
-    create = writer.create_table
+    create = arrow.create_table
 
     def stopped(*arguments, **options):
-        monkeypatch.setattr(writer, "create_table", create)
+        monkeypatch.setattr(arrow, "create_table", create)
         is_made = is_first and create(*arguments, **options)
         far_shop.release_lease()
         if has_ledger:
@@ -252,7 +253,7 @@ def test_batch_of_a_new_table_is_committed_once_by_two_engines(far_shop, monkeyp
         assert far_shop.synced("two").commits == 1
         return is_made or create(*arguments, **options)
 
-    monkeypatch.setattr(writer, "create_table", stopped)
+    monkeypatch.setattr(arrow, "create_table", stopped)
     with suppress(RootLocked), far_shop.arrow("one")._engine() as first:
         first.cycle(NO_STOP)
     assert far_shop.ids() == [1, 2]
@@ -335,7 +336,7 @@ def test_first_batch_is_not_committed_on_top_of_a_late_commit(onelake_server, tm
 
     Only in a store with folders is the table of which nothing was applied another one.
     """
-    put, create = commit.put_commit, writer.create_table
+    put, create = commit.put_commit, arrow.create_table
 
     def stopped(folder, version, actions):
         actions = list(actions)
@@ -349,16 +350,16 @@ def test_first_batch_is_not_committed_on_top_of_a_late_commit(onelake_server, tm
             for path, content in data.items():
                 (folder / path).create(content)
             put(folder, version, actions)
-            monkeypatch.setattr(writer, "create_table", create)
+            monkeypatch.setattr(arrow, "create_table", create)
             return is_made
 
         monkeypatch.setattr(commit, "put_commit", put)
         shop.release_lease()
         shop.orders.drop()
         shop.table().apply_changes((0, row(30)), (0, row(31)), (2, row(31)))
-        monkeypatch.setattr(writer, "create_table", created)
+        monkeypatch.setattr(arrow, "create_table", created)
         shop.synced("two")
-        assert writer.create_table is create
+        assert arrow.create_table is create
         monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
 
     with onelake_server.in_use():

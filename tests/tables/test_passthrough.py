@@ -30,9 +30,9 @@ from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables import passthrough
-from mirror_engine.tables import writer as writer_module
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.tables.merge import arrow
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.passthrough import PassthroughReader
 
@@ -508,7 +508,7 @@ def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(tmp_pa
 
 def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(added_zone, monkeypatch):
     added_zone.land(rows(0, 10))
-    folder, create, theirs = added_zone.root / "Tables/dbo/T", writer_module.create_with_files, pa.table({"id": [7]})
+    folder, create, theirs = added_zone.root / "Tables/dbo/T", arrow.create_with_files, pa.table({"id": [7]})
     said: list[Any] = []
 
     def create_later(*arguments):
@@ -516,7 +516,7 @@ def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(added_zone, mo
             write_deltalake(folder, theirs)
         create(*arguments)
 
-    monkeypatch.setattr(writer_module, "create_with_files", create_later)
+    monkeypatch.setattr(arrow, "create_with_files", create_later)
     with Mirror(added_zone.root, Config(), writer=added_zone.writer, listeners=[said.append]) as mirror:
         assert mirror.sync().result is RunResult.RETRY
     failures = [event.message for event in said if isinstance(event, RetryScheduled)]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.commit import Evolution
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
-    from mirror_engine.tables.writer import Maintenance
+    from mirror_engine.tables.merge.arrow import Maintenance
 
 DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers and positions take 1.6 GiB
 SMALL_ROWS = 50_000

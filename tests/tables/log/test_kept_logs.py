@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.tables import writer
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import snapshot as module
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.record import creation_record, to_metadata
 from mirror_engine.tables.log.snapshot import KeptLogs, refuse_newer_rows
+from mirror_engine.tables.merge import arrow
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 
@@ -120,7 +120,7 @@ def test_first_batch_is_refused_where_another_commit_came_first(local, monkeypat
     other.generation, other.batch = "another", 1
     file = table.file(SIMPLE.names, (1, 1, "Linz"))
     table.batch += 1
-    wanted, create = table.record(file), writer.create_table
+    wanted, create = table.record(file), arrow.create_table
 
     def created(folder, *arguments, **options):
         assert create(folder, *arguments, **options)
@@ -131,7 +131,7 @@ def test_first_batch_is_refused_where_another_commit_came_first(local, monkeypat
     if found:
         created(local.path("dbo/T"), SIMPLE, creation_record(wanted))
     else:
-        monkeypatch.setattr(writer, "create_table", created)
+        monkeypatch.setattr(arrow, "create_table", created)
     with pytest.raises(CommitConflict, match="another program or engine committed there"):
         local.apply("dbo/T", ChangeBatch((file,), SIMPLE, table.keys), wanted)
 

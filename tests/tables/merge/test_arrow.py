@@ -11,7 +11,7 @@ from delta_scenario import SIMPLE, Scenario, aged, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import CommitConflict, TableDamaged
-from mirror_engine.tables import writer as table_writer
+from mirror_engine.tables.merge import arrow
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.compaction import vacuum
 
@@ -52,14 +52,14 @@ def test_rows_added_since_the_snapshot_are_a_conflict(keyed, monkeypatch):
     """Be they merged or added."""
     keyed.change((0, 1, "Linz"))
     version = keyed.version
-    check = table_writer.evolution
+    check = arrow.evolution
 
     def check_then_lose(*arguments, **options):
         rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["Graz"]})
         write_deltalake(keyed.folder, rows, mode="append")
         return check(*arguments, **options)
 
-    monkeypatch.setattr(table_writer, "evolution", check_then_lose)
+    monkeypatch.setattr(arrow, "evolution", check_then_lose)
     for change in ((1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)):
         keyed.batch, keyed.version = 1, version
         with pytest.raises(CommitConflict):
