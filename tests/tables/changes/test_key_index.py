@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from delta_scenario import KEYS, Scenario, aged, known_log, schema_of
@@ -110,23 +109,6 @@ def test_rows_that_are_gone_are_not_found(local, index, marking):  # noqa: ARG00
     assert [code for code, *_ in found(log, "long", [3, 4], index)] == [1]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("eager")
-def test_indexed_engine_does_what_another_does(tmp_path, marking):  # noqa: ARG001 - rows are marked
-    choose = np.random.default_rng(5)
-    tables = [
-        Scenario(ArrowWriter(tmp_path / name / "Tables", tmp_path / name / "s", key_index_size=size), SCHEMA, ["k"])
-        for name, size in (("with", 1 << 20), ("without", 0))
-    ]
-    for _ in range(30):
-        batch = [(int(choose.choice([0, 1, 2, 4])), int(choose.integers(60)), number) for number in range(12)]
-        outcomes = [table.change(*batch) for table in tables]
-        assert outcomes[0].matches == outcomes[1].matches
-    assert sorted(tables[0].found()) == sorted(tables[1].found())
-    assert list((tmp_path / "with/keys").glob("*.keys"))
-    assert not (tmp_path / "without/keys").exists()
-
-
 SCHEMA = schema_of("k:long", "v:long")
 
 
@@ -149,7 +131,9 @@ def test_least_recently_used_go_first(local, index):
 def test_index_may_be_deleted_and_its_folder_be_in_the_way(local, index):
     table = Scenario(local, SCHEMA, ["k"])
     table.change((0, 1, 1), (0, 2, 1))
-    log = table.log()
+    log, none = table.log(), KeyIndex(index._folder, 0)
+    assert len(found(log, "long", [1, 2], none)) == 2
+    assert not index._folder.exists(), "the option `none`"
     assert len(found(log, "long", [1, 2], index)) == 2
     for each in index._folder.iterdir():
         each.unlink()

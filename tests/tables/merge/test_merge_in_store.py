@@ -33,17 +33,17 @@ KEYS = {"one whole number": ["Id"], "text and number": ["City", "Id"], "only flo
 
 @pytest.fixture
 def twin(tmp_path, monkeypatch):
-    """A writer of tables in a store, and the store."""
-    return writer_in_store(tmp_path, monkeypatch)
+    """A table in a store, that is not made yet, and the store."""
+    writer, store = writer_in_store(tmp_path, monkeypatch)
+    return Scenario(writer, schema_of("Id", "City:string", "Level:double"), ["Id"]), store
 
 
 def row(key, city="Linz"):
     return 0, key, city, float(key)
 
 
-def table_of_files(writer, keys=("Id",), files=FILES):
-    """A table with a row a file."""
-    table = Scenario(writer, schema_of("Id", "City:string", "Level:double"), keys)
+def filled(table, files=FILES):
+    """The table with a row a file."""
     for key in range(files):
         table.change(row(key))
     return table
@@ -58,8 +58,9 @@ def unfolded(monkeypatch):
 @pytest.mark.usefixtures("unfolded")
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_small_data_files_are_read_at_once(twin, keys):
-    writer, store = twin
-    table = table_of_files(writer, keys)
+    table, store = twin
+    table.keys = tuple(keys)
+    filled(table)
     with store.counting(SECONDS):
         table.change(*((2, key, "Linz", float(key)) for key in range(0, FILES, 2)), row(FILES + 1))
     assert AT_ONCE <= store.most <= REQUESTS
@@ -69,8 +70,8 @@ def test_small_data_files_are_read_at_once(twin, keys):
 @pytest.mark.usefixtures("unfolded")
 def test_data_file_costs_one_request(twin):
     """Its size is in the log."""
-    writer, store = twin
-    table = table_of_files(writer)
+    table, store = twin
+    filled(table)
     with store.counting():
         table.change(*((4, key, "Wels", 0.0) for key in range(FILES)))
     assert store.kinds("part-") == {"get_range": FILES, "put": 1}
@@ -78,8 +79,7 @@ def test_data_file_costs_one_request(twin):
 
 @pytest.mark.usefixtures("unfolded")
 def test_rewritten_files_are_read_at_once(twin):
-    writer, store = twin
-    table = Scenario(writer, schema_of("Id", "City:string", "Level:double"), ["Id"])
+    table, store = twin
     for key in range(0, 2 * FILES, 2):
         table.change(row(key), row(key + 1))
     with store.counting(SECONDS):
@@ -91,8 +91,7 @@ def test_rewritten_files_are_read_at_once(twin):
 
 @pytest.mark.usefixtures("unfolded", "marking")
 def test_vectors_and_footers_of_marked_files_are_read_at_once(twin):
-    writer, store = twin
-    table = Scenario(writer, schema_of("Id", "City:string", "Level:double"), ["Id"])
+    table, store = twin
     for first in range(0, 3 * FILES, 3):
         table.change(*map(row, range(first, first + 3)))
     table.change(*((2, key, "Linz", 0.0) for key in range(0, 3 * FILES, 3)))
@@ -117,8 +116,8 @@ def test_vectors_and_footers_of_marked_files_are_read_at_once(twin):
     ],
 )
 def test_a_tables_files_are_read_at_once(twin, look, monkeypatch):
-    writer, store = twin
-    log = table_of_files(writer).log()
+    table, store = twin
+    log = filled(table).log()
     if look is count_rows:
         files = [replace(file, rows=None) for file in log.data_files()]
         monkeypatch.setattr(log, "add_actions", pa.table({"num_records": pa.array([None])}))
@@ -131,8 +130,8 @@ def test_a_tables_files_are_read_at_once(twin, look, monkeypatch):
 
 @pytest.mark.usefixtures("unfolded")
 def test_limited_read_reads_no_further_file(twin):
-    writer, store = twin
-    log = table_of_files(writer).log()
+    table, store = twin
+    log = filled(table).log()
     with store.counting():
         assert read_rows(log, 2).num_rows == 2
     assert store.kinds("part-") == {"get_range": 2}
@@ -141,8 +140,8 @@ def test_limited_read_reads_no_further_file(twin):
 @pytest.mark.usefixtures("unfolded")
 @pytest.mark.parametrize(("rows", "most"), [(3, 3), (1, 1), (10**6, REQUESTS)])
 def test_rows_read_at_once_are_bounded(twin, monkeypatch, rows, most):
-    writer, store = twin
-    table = table_of_files(writer)
+    table, store = twin
+    filled(table)
     monkeypatch.setattr(counted, "_ROWS_AT_ONCE", rows)
     log = table.log()
     keys = pa.table({"Id": pa.array(range(FILES), pa.int32())})
@@ -155,8 +154,8 @@ def test_rows_read_at_once_are_bounded(twin, monkeypatch, rows, most):
 @pytest.mark.usefixtures("unfolded")
 @pytest.mark.parametrize("of_files", [1.5, 3.5])
 def test_bytes_read_ahead_are_bounded(twin, monkeypatch, of_files):
-    writer, store = twin
-    log = table_of_files(writer).log()
+    table, store = twin
+    log = filled(table).log()
     size = max(file.size for file in log.data_files())
     monkeypatch.setattr(data_rows, "_AHEAD_BYTES", int(of_files * size))
     with store.counting(SECONDS):
@@ -167,10 +166,10 @@ def test_bytes_read_ahead_are_bounded(twin, monkeypatch, of_files):
 
 def test_large_file_is_read_by_row_groups(twin, tmp_path, monkeypatch):
     """It is neither held whole nor read ahead of its row group."""
-    writer, store = twin
+    table, store = twin
     for limit in ("FIRST_BYTES", "TAIL_BYTES"):
         monkeypatch.setattr(remote, limit, 1)
-    log = table_of_files(writer, files=1).log()
+    log = filled(table, 1).log()
     (file,) = log.data_files()
     place = tmp_path / "store" / file.path.path
     ids = random.Random(1).sample(range(2**31), 3 * GROUP)
@@ -188,10 +187,10 @@ def test_large_file_is_read_by_row_groups(twin, tmp_path, monkeypatch):
 @pytest.mark.parametrize("missing", [b"", b"PAR1", None], ids=["empty", "cut off", "absent"])
 @pytest.mark.parametrize("whole", [True, False])
 def test_damaged_data_file_is_reported(twin, tmp_path, monkeypatch, missing, whole):
-    writer, _ = twin
+    table, _ = twin
     if not whole:
         monkeypatch.setattr(data_rows, "_AHEAD_BYTES", 0)
-    log = table_of_files(writer, files=3).log()
+    log = filled(table, 3).log()
     place = tmp_path / "store" / log.data_files()[1].path.path
     place.unlink() if missing is None else place.write_bytes(missing)
     with pytest.raises(TableDamaged):
@@ -199,8 +198,8 @@ def test_damaged_data_file_is_reported(twin, tmp_path, monkeypatch, missing, who
 
 
 def test_size_in_the_log_that_is_wrong_is_reported(twin, monkeypatch):
-    writer, _ = twin
-    log = table_of_files(writer, files=1).log()
+    table, _ = twin
+    log = filled(table, 1).log()
     (file,) = log.data_files()
     monkeypatch.setattr(DeltaLog, "data_files", lambda *_: [replace(file, size=10**8)])  # too large to be read whole
     with pytest.raises(TableDamaged, match="but it is truncated"):
@@ -212,8 +211,7 @@ def test_size_in_the_log_that_is_wrong_is_reported(twin, monkeypatch):
 )
 def test_commit_of_one_file_asks_for_nothing_that_is_known(twin, marker, requests):
     """One look for others' commits, a data file that holds the key, and what is written; deltalake is not counted."""
-    writer, store = twin
-    table = Scenario(writer, schema_of("Id", "City:string", "Level:double"), ["Id"])
+    table, store = twin
     table.change(row(1))
     for key in (2, 3):
         table.change_after_snapshot(row(key))
@@ -224,8 +222,7 @@ def test_commit_of_one_file_asks_for_nothing_that_is_known(twin, marker, request
 
 def test_commit_of_another_program_is_read_and_checked(twin, tmp_path):
     """What is kept of a log holds only for commits that are as they were."""
-    writer, store = twin
-    table = Scenario(writer, schema_of("Id", "City:string", "Level:double"), ["Id"])
+    table, store = twin
     table.change(row(1))
     table.change_after_snapshot(row(2))
     place = tmp_path / "store" / table.writer.path(table.table).path
