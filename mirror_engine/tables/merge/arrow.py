@@ -199,10 +199,8 @@ class ArrowWriter(LogReader, DeltaWriter):
             CommitFailed: the engine could not do it; nothing was committed.
         """
         _refuse_features(table, log)
-        index = (
-            self._index if batch.key_columns and is_large(log) else None
-        )  # a smaller table's files are read and written anew
-        return self.commit(table, log, batch, record, count_changes(batch, log, index))
+        pays = batch.key_columns and is_large(log)  # a smaller table's files are read and written anew
+        return self.commit(table, log, batch, record, count_changes(batch, log, self._index if pays else None))
 
     def commit(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord, changes: CountedChanges
