@@ -187,8 +187,8 @@ class TableApiError(_ApiError):
 
     code: TableErrorCode
 
-    def response(self, path: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-        return table_error(path, self.code.status, self.code.name, str(self), {**self.headers, **(headers or {})})
+    def response(self, path: str) -> JSONResponse:
+        return table_error(path, self.code.status, self.code.name, str(self), self.headers)
 
 
 ALLOWED_BY = "x-mirror-engine-allowed-by"  # of an answer that refuses: the option with which it would not

@@ -299,14 +299,13 @@ _EXPECTED = (TableApiError, StorageApiError, MirrorError, HTTPException)
 
 
 async def _error_response(request: Request, problem: Exception) -> Response:
-    headers: Mapping[str, str] = {}
     match problem:
         case TableApiError():
             error = problem
         case StorageApiError(code=StorageErrorCode.RequestBodyTooLarge):
             error = TableApiError(TableErrorCode.RequestBodyTooLarge)
         case StorageApiError(code=StorageErrorCode.FriendlyNameSupportDisabled):
-            error, headers = TableApiError(TableErrorCode.BadRequest, str(problem)), problem.headers
+            error = TableApiError(TableErrorCode.BadRequest, str(problem), problem.headers)
         case HTTPException(status_code=405):
             error = TableApiError(TableErrorCode.MethodNotAllowed)
         case HTTPException():
@@ -315,4 +314,4 @@ async def _error_response(request: Request, problem: Exception) -> Response:
             error = TableApiError(TableErrorCode.ServiceUnavailable, str(problem), {"Retry-After": "1"})
         case _:  # a damaged table
             error = TableApiError(TableErrorCode.InternalError, str(problem))
-    return error.response(request.url.path, headers)
+    return error.response(request.url.path)
