@@ -6,7 +6,7 @@ import io
 import logging
 import os
 import re
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from mirror_engine.errors import NoAccess, StorageUnavailable
 from mirror_engine.landing_zone.text import printable
@@ -32,88 +32,53 @@ _NO_CONNECTION = re.compile("connect|proxy|certificate_verify|ssl|timed out|reso
 _REFUSED_CREDENTIAL = "AuthenticationFailed|InvalidAuthentication|SignatureDoesNotMatch|InvalidAccessKeyId|Expired"
 _BUSY_AUTHORITY = r"AADSTS(50033|900(06|12|24|33|55))\b"  # codes that Entra documents as temporary
 _SIGNATURE = re.compile("[?&](X-Amz-Signature|sig)=")
-# kind, status (None: any, 0: no answer), pattern of the code, finding, help; the first that fits
+
+
+class _Reason(NamedTuple):
+    """Why a request failed: the first of these that fits."""
+
+    finding: str
+    help: str
+    code: str = ""  # a pattern
+    status: int | None = None  # None: any; 0: no answer
+    kind: type[StorageUnavailable] = StorageUnavailable
+
+
+_RENEW, _FEWER = "Renew it. {login}", "The engine retries; a longer --poll-interval sends fewer requests."
+_CHECK_PROXY = "Check the network and its proxy (HTTPS_PROXY); name the file of a proxy's own CA in SSL_CERT_FILE."
+_NETWORK_RULE = "a network rule refuses this machine, or the key or SAS does not allow this"
+_ALLOW = "Allow this machine's address in the network settings of the account or workspace; check the key or SAS."
 _ABOUT_ROOT = (
-    (NoAccess, None, NO_CREDENTIAL, "no credential was found", "{login}"),
-    (
-        StorageUnavailable,
-        None,
-        UNREACHABLE_LOGIN,
-        "{authority} cannot be reached",
-        "Check the network and its proxy (HTTPS_PROXY); name the file of a proxy's own CA in SSL_CERT_FILE.",
-    ),
-    (StorageUnavailable, None, _BUSY_AUTHORITY, "{authority} cannot log in now ({code})", "Try again."),
-    (
-        NoAccess,
-        None,
-        _AUTHORITY_CODE.pattern,
-        "the credential of the environment is refused ({code})",
-        "Renew it. {login}",
-    ),
-    (NoAccess, None, _REFUSED_CREDENTIAL, "the credential is not accepted", "Renew it. {login}"),
-    (NoAccess, UNAUTHENTICATED, "", "the credential is not accepted", "Renew it. {login}"),
-    (
-        StorageUnavailable,
-        None,
-        "Capacity",
-        "its capacity is paused or missing",
-        "Resume the workspace's capacity, or assign another.",
-    ),
-    (
-        StorageUnavailable,
-        None,
-        "RequestTimeTooSkewed",
-        "the clocks of this machine and the store differ",
-        "Set this machine's clock.",
-    ),
-    (
-        StorageUnavailable,
-        None,
-        "ContainerNotFound|FilesystemNotFound|NoSuchBucket|WorkspaceNotFound",
+    _Reason("no credential was found", "{login}", NO_CREDENTIAL, kind=NoAccess),
+    _Reason("{authority} cannot be reached", _CHECK_PROXY, UNREACHABLE_LOGIN),
+    _Reason("{authority} cannot log in now ({code})", "Try again.", _BUSY_AUTHORITY),
+    _Reason("the credential of the environment is refused ({code})", _RENEW, _AUTHORITY_CODE.pattern, kind=NoAccess),
+    _Reason("the credential is not accepted", _RENEW, _REFUSED_CREDENTIAL, kind=NoAccess),
+    _Reason("the credential is not accepted", _RENEW, status=UNAUTHENTICATED, kind=NoAccess),
+    _Reason("its capacity is paused or missing", "Resume the workspace's capacity, or assign another.", "Capacity"),
+    _Reason("the clocks of this machine and the store differ", "Set this machine's clock.", "RequestTimeTooSkewed"),
+    _Reason(
         "there is no such {kind}: {container}",
         "Check the name or GUID in the URL, and access to it.",
+        "ContainerNotFound|FilesystemNotFound|NoSuchBucket|WorkspaceNotFound",
     ),
-    (
-        StorageUnavailable,
-        None,
-        "ArtifactNotFound|ItemNotFound|FriendlyNameSupportDisabled",
+    _Reason(
         "there is no such item: {item}",
         "Write its GUID, or its name with its type: NAME.MountedRelationalDatabase.",
+        "ArtifactNotFound|ItemNotFound|FriendlyNameSupportDisabled",
     ),
-    (
-        NoAccess,
-        FORBIDDEN,
-        "AuthorizationFailure|IpAuthorization|Inbound|Firewall|Network",
-        "a network rule refuses this machine, or the key or SAS does not allow this",
-        "Allow this machine's address in the network settings of the account or workspace; check the key or SAS.",
+    _Reason(
+        _NETWORK_RULE, _ALLOW, "AuthorizationFailure|IpAuthorization|Inbound|Firewall|Network", FORBIDDEN, NoAccess
     ),
-    (StorageUnavailable, 301, "", "the bucket is in another region", "Set AWS_REGION to the bucket's region."),
-    (
-        StorageUnavailable,
-        0,
-        "",
-        "the store cannot be reached",
-        "Check the URL, the network, its proxy and the firewall.",
-    ),
+    _Reason("the bucket is in another region", "Set AWS_REGION to the bucket's region.", status=301),
+    _Reason("the store cannot be reached", "Check the URL, the network, its proxy and the firewall.", status=0),
 )
 _ABOUT_A_PATH = (
-    (NoAccess, FORBIDDEN, "", "this identity has no permission", "Give it {role}."),
-    (StorageUnavailable, 409, "", "something of another kind is at that path", "Remove the file or folder there."),
-    (StorageUnavailable, PRECONDITION, "", "it was replaced meanwhile", "Its new content is read next time."),
-    (
-        StorageUnavailable,
-        429,
-        "",
-        "the store asks for fewer requests",
-        "The engine retries; a longer --poll-interval sends fewer requests.",
-    ),
-    (
-        StorageUnavailable,
-        503,
-        "",
-        "the store is busy",
-        "The engine retries; a longer --poll-interval sends fewer requests.",
-    ),
+    _Reason("this identity has no permission", "Give it {role}.", status=FORBIDDEN, kind=NoAccess),
+    _Reason("something of another kind is at that path", "Remove the file or folder there.", status=409),
+    _Reason("it was replaced meanwhile", "Its new content is read next time.", status=PRECONDITION),
+    _Reason("the store asks for fewer requests", _FEWER, status=429),
+    _Reason("the store is busy", _FEWER, status=503),
 )
 
 
@@ -142,9 +107,9 @@ def unavailable(url: StoreUrl, path: str, operation: str, status: int, code: str
     }
     place = printable(path) or url
     for prefix, reasons in ((f"{url}: ", _ABOUT_ROOT), (f"{place}: cannot {operation} it: ", _ABOUT_A_PATH)):
-        for kind, wanted, pattern, finding, help in reasons:
-            if wanted in {None, status} and re.search(pattern, code):
-                error = kind(prefix + finding.format(**words), help.format(**words))
+        for reason in reasons:
+            if reason.status in {None, status} and re.search(reason.code, code):
+                error = reason.kind(prefix + reason.finding.format(**words), reason.help.format(**words))
                 error.is_replaced = status == PRECONDITION
                 return error
     answer = f"the store answers {status} {code}".rstrip()
