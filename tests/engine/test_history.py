@@ -26,20 +26,12 @@ ITEMS, ORDERS = TableName("", "Items"), TableName("Sales", "Orders")
 EMPTY = diagnose("ME023", "Items/1.parquet")
 
 
-class Clock:
-    def __init__(self):
-        self.now = 20_000 * DAY
-
-    def __call__(self):
-        return self.now
-
-
 class Recorded:
     """An engine's events, recorded in a file."""
 
     def __init__(self, path):
-        self.path, self.clock = path, Clock()
-        self.emit = Changes(self.clock, ignore, History(path).add)
+        self.path, self.now = path, 20_000 * DAY
+        self.emit = Changes(lambda: self.now, ignore, History(path).add)
 
     def kinds(self, table=None):
         return [each.kind for each in recorded_changes(self.path) if table in {None, each.table}]
@@ -58,9 +50,9 @@ def test_file_a_second_for_30_days_leaves_drops_and_halts(past, monkeypatch, lim
     past.emit(TableDropped(ORDERS, "deleted"))
     past.emit(TableHalted(ITEMS, EMPTY))
     past.emit(TableResumed(ITEMS))
-    began, largest = past.clock.now, 0
+    began, largest = past.now, 0
     for number in range(30 * 24 * 12):
-        past.clock.now = began + number * 300
+        past.now = began + number * 300
         past.emit(ArchivedFilesDeleted(ITEMS, 300))
         if number % 200 == 0:
             past.emit(TableMaintained(ITEMS, {"files_removed": 3}, 0.1))
@@ -77,10 +69,10 @@ def test_file_a_second_for_30_days_leaves_drops_and_halts(past, monkeypatch, lim
 
 def test_oldest_sums_go_before_any_drop(past, monkeypatch):
     monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 2_000)
-    began = past.clock.now
+    began = past.now
     past.emit(TableDropped(ORDERS, "deleted"))
     for day in range(1_000):
-        past.clock.now = began + day * DAY
+        past.now = began + day * DAY
         past.emit(ArchivedFilesDeleted(ITEMS, 1))
     assert past.kinds()[-1] == "dropped"
     newest = [each for each in recorded_changes(past.path) if each.kind != "dropped"]
@@ -94,7 +86,7 @@ def test_oldest_sums_go_before_any_drop(past, monkeypatch):
 def test_changes_of_a_day_are_added_up_by_table_and_kind(past):
     for table, files in ((ITEMS, 1), (ORDERS, 2), (ITEMS, 4)):
         past.emit(ArchivedFilesDeleted(table, files))
-    past.clock.now += DAY
+    past.now += DAY
     past.emit(ArchivedFilesDeleted(ITEMS, 8))
     assert [(each.table, each.files, each.times) for each in recorded_changes(past.path)] == [
         (ITEMS, 8, 1),

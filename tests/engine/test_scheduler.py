@@ -126,22 +126,12 @@ def test_results_end_when_the_next_cycle_is_due_and_go_on_later():
     assert run_all(scheduler) == [("A", None)]
 
 
-def test_pauses_double_up_to_the_longest():
-    backoff = Backoff(100.0, 300.0, Clock())
-    assert [backoff.failed() for _ in range(4)] == [100.0, 200.0, 300.0, 300.0]
-    backoff.succeeded()
-    assert backoff.failed() == 100.0
-
-
-def test_retry_backoff_is_capped_after_2000_failures():
-    backoff = Backoff(1.0, 300.0, Clock())
-    assert [backoff.failed() for _ in range(2000)][-1] == 300.0
-
-
-def test_backoff_keeps_the_last_failure_until_success():
+def test_pauses_double_up_to_the_longest_until_success():
+    """A float would overflow after 1,023 failures."""
     backoff, error = Backoff(100.0, 300.0, Clock()), StorageUnavailable("scripted")
-    assert (backoff.failure, backoff.is_waiting, backoff.seconds_left) == (None, False, math.inf)
-    backoff.failed(error)
-    assert (backoff.failure, backoff.is_waiting) == (error, True)
-    backoff.succeeded()
-    assert (backoff.failure, backoff.is_waiting, backoff.seconds_left) == (None, False, math.inf)
+    for _ in range(2):
+        assert (backoff.failure, backoff.is_waiting, backoff.seconds_left) == (None, False, math.inf)
+        pauses = [backoff.failed(error) for _ in range(2000)]
+        assert (pauses[:4], pauses[-1]) == ([100.0, 200.0, 300.0, 300.0], 300.0)
+        assert (backoff.failure, backoff.is_waiting) == (error, True)
+        backoff.succeeded()
