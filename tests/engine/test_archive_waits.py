@@ -144,7 +144,7 @@ def test_removed_table_is_said_before_and_after_the_sync(three_applied):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("begins", [damaged, changed_by_another], ids=lambda begins: begins.__name__)
-def test_archive_of_a_table_whose_log_is_not_readable_just_now_stays(three_applied, monkeypatch, begins):
+def test_archive_stays_while_the_log_is_unreadable(three_applied, monkeypatch, begins):
     """Of its log nothing is known for a while; whether it stands, the next look says."""
     ends = begins(three_applied, monkeypatch)
     three_applied.now += 8 * DAY

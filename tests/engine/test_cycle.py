@@ -111,7 +111,7 @@ def shops(shop):
     return shop
 
 
-def test_an_idle_cycle_lists_each_folder_once_and_reads_and_writes_nothing(shops):
+def test_idle_cycle_lists_folders_once_and_reads_nothing(shops):
     script = Script()
     zone = shops.writer
     shops.writer = faulty(zone, script)
@@ -145,7 +145,7 @@ def test_after_an_event_only_the_touched_tables_log_is_looked_at(shops):
     assert shops.said() == ["ME080"]
 
 
-def test_a_change_file_is_looked_up_three_times_by_the_cycle_that_applies_it(tmp_path, monkeypatch):
+def test_applied_file_is_looked_up_three_times(tmp_path, monkeypatch):
     """When it is listed, after it was read, and before its rows are committed."""
     shop, asked = Shop(tmp_path), Counter()
     shop.land(1)
@@ -197,7 +197,7 @@ def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shops, monke
 
 
 @pytest.mark.slow
-def test_failing_monitoring_files_are_retried_with_growing_pauses(shops):
+def test_failed_monitoring_write_backs_off(shops):
     storage = faulty(LocalStorage(shops.root), Failing(f"write {TABLES_FILE}"))
     with shops.engine(storage=storage) as running:
         for _ in range(9):
@@ -223,7 +223,7 @@ def test_a_table_whose_folder_cannot_be_listed_keeps_its_entry(shops):
 
 
 @pytest.mark.slow
-def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each_heartbeat(shops, monkeypatch):
+def test_monitoring_files_follow_changes_and_heartbeats(shops, monkeypatch):
     path = shops.root / TABLES_FILE
 
     def is_written():
@@ -258,7 +258,7 @@ def test_monitoring_files_are_written_after_the_last_cycle(shops):
     assert rows_shown(shops) == 4
 
 
-def test_retry_of_the_zone_counts_only_when_it_is_due_and_stops_no_table(shops):
+def test_retry_of_the_zone_stops_no_table(shops):
     storage = faulty(LocalStorage(shops.root), Failing(r"list .*/T1$"))
     with shops.engine(storage=storage) as running:
         cycles(running, 3)
@@ -419,7 +419,7 @@ def test_retry_of_a_table_that_cannot_be_planned_is_not_due_for_ever(tmp_path, m
 
 
 @pytest.mark.slow
-def test_the_monitoring_files_are_written_before_a_wait_though_a_table_still_has_work(shops):
+def test_monitoring_files_are_written_before_a_wait(shops):
     """T1 is under maintenance: its steps wait, and no cycle follows at once."""
     stop, counts = threading.Event(), []
 

@@ -45,7 +45,7 @@ def test_batch_files_and_bytes_bound_a_commit_but_one_file_always_goes(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
+def test_lost_batch_stays_visible_after_the_next_commit(shop):
     orders = shop.orders()
     orders.skip_numbers()
     orders.insert(row(2))
@@ -66,7 +66,7 @@ def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
     assert shop.status().lost_files == 0
 
 
-def test_a_failure_that_is_over_hastens_no_further_cycle(shop):
+def test_failure_that_is_over_hastens_no_further_cycle(shop):
     orders, script = shop.land(1, 2), Failing("move .*Orders")
     with shop.engine(storage=faulty(LocalStorage(shop.root), script)) as running:
         running.cycle(NO_STOP)
@@ -113,7 +113,7 @@ def test_a_restored_zone_with_the_same_files_is_kept_and_one_made_again_is_rebui
     assert shop.ids() == [7]
 
 
-def test_a_zone_made_again_with_one_file_as_before_is_rebuilt(tmp_path):
+def test_zone_made_again_with_one_file_as_before_is_rebuilt(tmp_path):
     shop = Shop(tmp_path, cleanup="off")
     shop.land(1, 2)
     shop.sync()
@@ -164,7 +164,7 @@ def test_another_default_schema_begins_again_and_stays_so(shop):
     assert shop.writer.rows("Orders").column("id").to_pylist() == [1, 2, 3]
 
 
-def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path, monkeypatch):
+def test_recreated_folder_keeps_files_until_they_are_read(tmp_path, monkeypatch):
     dropping, moving = Failing("drop"), Failing("move .*Orders")
     shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), dropping))
     shop.land(1, 2)

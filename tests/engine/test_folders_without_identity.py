@@ -43,7 +43,7 @@ def recreate(shop, *numbers, first=8):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]])
-def test_a_folder_that_begins_again_is_a_recreated_one(three_in_store, numbers):
+def test_folder_that_begins_again_is_recreated(three_in_store, numbers):
     recreate(three_in_store, *numbers)
     sync(three_in_store)
     assert three_in_store.ids() == [*range(8, 8 + len(numbers))]
@@ -71,7 +71,7 @@ def test_numbers_that_begin_anywhere_may_begin_again_anywhere(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_lost_ledger_knows_it_too(three_in_store):
+def test_lost_ledger_knows_a_recreated_folder(three_in_store):
     recreate(three_in_store, 1, 2)
     three_in_store.lose_ledger()
     sync(three_in_store)
@@ -98,7 +98,7 @@ def land_again(shop, number, *ids):
     }.items(),
     ids=lambda act: act[0],
 )
-def test_what_does_not_begin_again_is_the_same_folder(three_in_store, act):
+def test_folder_that_goes_on_is_the_same(three_in_store, act):
     act[1](three_in_store)
     sync(three_in_store)
     assert three_in_store.heard(TableDropped) == []
@@ -115,7 +115,7 @@ def test_equal_first_file_recreates_if_the_newest_is_gone(three_in_store):
 
 
 @pytest.mark.slow
-def test_files_that_are_back_with_the_bytes_that_were_applied_are_the_same_folder(three_in_store):
+def test_applied_files_that_are_back_drop_nothing(three_in_store):
     archive = folder(three_in_store) / "_FilesReadyToDelete"
     content = {number: (archive / name(number)).read_bytes() for number in (1, 2)}
     content[3] = (folder(three_in_store) / name(3)).read_bytes()
@@ -129,7 +129,7 @@ def test_files_that_are_back_with_the_bytes_that_were_applied_are_the_same_folde
 
 
 @pytest.mark.slow
-def test_files_ordered_by_time_have_no_number_to_begin_again_with(tmp_path):
+def test_time_ordered_files_cannot_begin_again(tmp_path):
     shop = Shop(tmp_path)
     shop.orders(strategy="LastUpdateTimeFileDetection").insert(row(1), name="a.parquet")
     sync(shop)
@@ -141,7 +141,7 @@ def test_files_ordered_by_time_have_no_number_to_begin_again_with(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_emptied_folder_is_a_missing_one(three_in_store):
+def test_emptied_folder_is_missing(three_in_store):
     shutil.rmtree(folder(three_in_store))
     folder(three_in_store).mkdir()
     three_in_store.orders("Other")
@@ -150,7 +150,7 @@ def test_an_emptied_folder_is_a_missing_one(three_in_store):
 
 
 @pytest.mark.usefixtures("one_attempt")
-def test_a_zone_without_any_file_proves_nothing(three_in_store):
+def test_zone_without_files_drops_nothing(three_in_store):
     shutil.rmtree(folder(three_in_store))
     sync(three_in_store)
     assert three_in_store.heard(TableDropped) == []

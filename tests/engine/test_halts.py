@@ -94,7 +94,7 @@ def history(shop):
 
 
 @pytest.mark.parametrize(("cause", "table", "code", "reason"), HALTS, indirect=["cause"])
-def test_halt_and_its_end_are_reported_by_the_runs_that_find_them(arrow_shop, cause, table, code, reason):
+def test_halt_and_its_end_are_reported_by_the_runs_that_see_them(arrow_shop, cause, table, code, reason):
     name_of = TableName.from_folder(table).normalized
     begun, over = ("halted", name_of, code), ("resumed", name_of, reason)
     end = cause()
@@ -125,7 +125,7 @@ def test_halt_and_its_end_in_one_run_are_reported_once(arrow_shop, cause, table,
     assert history(arrow_shop) == [("halted", name_of, code), ("resumed", name_of, reason)]
 
 
-def test_halt_whose_run_was_killed_before_it_was_stored_is_not_lost(arrow_shop, monkeypatch):
+def test_halt_of_a_killed_run_is_not_lost(arrow_shop, monkeypatch):
     """It may be told twice, never not at all."""
     empty_file(arrow_shop)
     monkeypatch.setattr("mirror_engine.engine.halts.Halts.store", lambda _: None)
@@ -149,7 +149,7 @@ def test_another_reason_is_another_halt(arrow_shop):
     assert [each for _, _, each in history(arrow_shop)] == ["ME010", "ME009", ""]
 
 
-def test_dropped_table_is_halted_no_more_without_a_word_of_its_own(arrow_shop):
+def test_dropped_table_reports_no_resume(arrow_shop):
     broken_metadata(arrow_shop)
     arrow_shop.sync()
     arrow_shop.publisher.remove("Orders")

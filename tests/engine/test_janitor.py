@@ -124,7 +124,7 @@ def test_the_newest_is_found_by_time_unless_the_table_numbers_its_files(metadata
     assert [name for name in zone.names(f"{ZONE}/Orders") if name.endswith(".parquet")] == [newest]
 
 
-def test_the_info_file_says_when_and_files_go_after_seven_days():
+def test_retention_is_seven_days_by_the_info_file():
     zone = JanitorZone()
     zone.land(*numbered(1, 2, 3))
     zone.clean(*numbered(1, 2))
@@ -145,7 +145,7 @@ def test_the_info_file_says_when_and_files_go_after_seven_days():
     assert zone.names(READY) == [READY_TO_DELETE_INFO]
 
 
-def test_a_long_archive_is_listed_once_an_hour(monkeypatch):
+def test_long_archive_is_listed_once_an_hour(monkeypatch):
     monkeypatch.setattr(janitor, "MAX_LISTED", 2)
     zone, listed = JanitorZone(), []
     monkeypatch.setattr(zone.storage, "list", lambda path, of=zone.storage.list: listed.append(path) or of(path))
@@ -189,7 +189,7 @@ def test_lost_ledger_and_damaged_info_file_restart_the_retention(harm):
 
 
 @pytest.mark.slow
-def test_lost_ledger_takes_retention_from_an_info_file_of_any_size():
+def test_lost_ledger_takes_retention_from_a_large_info_file():
     zone = archived(1, 2)
     info = zone.info()
     others = {"name": "x" * 1_000_000, "readyAtUtc": info["files"][0]["readyAtUtc"]}
@@ -203,7 +203,7 @@ def test_lost_ledger_takes_retention_from_an_info_file_of_any_size():
     assert zone.names(READY) == [READY_TO_DELETE_INFO]
 
 
-def test_lost_ledger_after_a_clock_was_ahead_keeps_files_for_seven_days():
+def test_lost_ledger_after_a_clock_ahead_keeps_retention():
     zone = JanitorZone()
     zone.land(*numbered(1, 2))
     zone.now += 4000 * DAY
@@ -275,7 +275,7 @@ def test_emptied_archive_leaves_the_info_file_with_the_next_move():
     assert [file["name"] for file in info["files"]] == numbered(2)
 
 
-def test_applied_files_pass_both_folders_and_their_time_begins_in_the_second():
+def test_retention_of_both_archives_begins_in_the_second():
     zone = JanitorZone(cleanup="both")
     processed = f"{ZONE}/Orders/_ProcessedFiles"
     zone.land(*numbered(1, 2, 3))

@@ -162,7 +162,7 @@ def sync_at(shop, wrong):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", JUMPS)
-def test_first_file_archived_by_a_clock_that_is_back_stays_seven_days(shop, wrong):
+def test_first_archive_under_a_late_clock_keeps_retention(shop, wrong):
     """Of a table that had no archive yet, whose times would not show it (LZ-8.3)."""
     for number, date in ((1, 0.0), (2, wrong), (3, 0.0)):
         shop.land(number)

@@ -87,7 +87,7 @@ def committed(shop):
     return [(event.table.table, event.files[0][:20]) for event in shop.heard(BatchCommitted)]
 
 
-def test_a_table_is_maintained_after_so_many_files_and_then_again(idle_shop):
+def test_maintenance_is_due_after_each_number_of_files(idle_shop):
     orders = idle_shop.orders()
     with kept(idle_shop) as cycle:
         for expected in (0, 0, 1, 1, 1, 2, 2):
@@ -124,7 +124,7 @@ def test_an_engine_started_again_knows_when_a_table_was_maintained_last(idle_sho
         assert len(idle_shop.writer.asked) == expected
 
 
-def test_start_reads_no_history_and_no_compaction_counts_as_maintenance(idle_shop, monkeypatch):
+def test_compaction_is_no_maintenance_and_start_reads_no_log(idle_shop, monkeypatch):
     """Small files are put together by OPTIMIZE commits of their own, without a VACUUM."""
     idle_shop.land(1, 2, 3)
     idle_shop.sync()
@@ -178,7 +178,7 @@ def test_maintenance_skips_blocked_and_runs_one_table_at_a_time(idle_shop):
     assert idle_shop.writer.asked == ["dbo/Items", "dbo/Orders"]
 
 
-def test_the_table_that_is_due_longest_comes_first_whatever_the_others_gain(idle_shop):
+def test_maintenance_takes_the_longest_due_table_first(idle_shop):
     busy = [idle_shop.orders(name) for name in ("Busy1", "Busy2")]
     idle_shop.land(1, 2, 3, table="Calm")
     with kept(idle_shop) as cycle:
@@ -208,7 +208,7 @@ def test_files_are_counted_not_commits(idle_shop, monkeypatch):
 
 
 @pytest.mark.parametrize(("policy", "seconds"), [("idle", 0.0), ("idle", 60.0), ("off", 0.0)])
-def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp_path, monkeypatch, policy, seconds):
+def test_maintenance_on_idle_waits_for_quiet(tmp_path, monkeypatch, policy, seconds):
     monkeypatch.setattr(upkeep_module, "IDLE_SECONDS", seconds)
     shop = Shop(tmp_path / "shop", Watched(), auto_maintain=policy, max_batch_files=1)
     shop.land(1, table="Items")
@@ -221,7 +221,7 @@ def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp
     assert shop.writer.asked == (["dbo/Orders"] if (policy, seconds) == ("idle", 0.0) else [])
 
 
-def test_a_table_made_again_is_counted_again(idle_shop):
+def test_maintenance_counts_a_recreated_table_anew(idle_shop):
     with kept(idle_shop) as cycle:
         for _ in range(2):
             orders = idle_shop.land(1, 2, 3)
@@ -232,7 +232,7 @@ def test_a_table_made_again_is_counted_again(idle_shop):
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, type("PanicException", (BaseException,), {})])
-def test_a_failure_is_reported_and_the_next_try_is_put_off(idle_shop, error):
+def test_failed_maintenance_backs_off(idle_shop, error):
     """A panic of deltalake is no `Exception`."""
     idle_shop.writer.error = CommitFailed("dbo/Orders: maintenance failed")
     orders = idle_shop.orders()
@@ -254,7 +254,7 @@ def test_a_failure_is_reported_and_the_next_try_is_put_off(idle_shop, error):
 
 
 @pytest.mark.parametrize("error", [TableDamaged("dbo/Items", "commit 1 is damaged"), OverflowError("of our own")])
-def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(idle_shop, monkeypatch, error):
+def test_unreadable_history_fails_its_table_alone(idle_shop, monkeypatch, error):
     def damaged(_writer, table, **_):
         if table == "dbo/Items":
             raise error
@@ -308,7 +308,7 @@ def test_busy_table_is_compacted_again_after_n_files(idle_shop):
     assert len(idle_shop.writer.asked) == 4
 
 
-def test_what_was_left_out_comes_once_the_table_was_let_be(idle_shop):
+def test_vacuum_left_out_comes_later(idle_shop):
     idle_shop.land(1, 2, 3)
     with idle_shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
         settle(running, upkeep.in_progress)

@@ -179,7 +179,7 @@ def refuse(*_):
 
 
 @pytest.mark.parametrize("second", ["landed before", "lands later"])
-def test_files_that_land_behind_a_long_batch_are_applied_without_another_event(crowd, second):
+def test_files_behind_a_long_batch_need_no_further_event(crowd, second):
     crowd.land(1)
     if second == "landed before":
         crowd.land(2)
@@ -194,7 +194,7 @@ def test_files_that_land_behind_a_long_batch_are_applied_without_another_event(c
     assert crowd.ids() == [1, 2]
 
 
-def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(crowd, monkeypatch):
+def test_file_landed_during_cleanup_is_applied_at_once(crowd, monkeypatch):
     orders = crowd.orders()
     orders.insert(row(1))
     crowd.sync()
@@ -219,7 +219,7 @@ def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(crowd, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("until", ["dropping", "committing"])
-def test_a_folder_renamed_into_a_schema_waits_for_the_batch_of_the_old_one(crowd, until):
+def test_renamed_folder_waits_for_the_batch_of_the_old_one(crowd, until):
     orders = crowd.orders()
     orders.initial_load(row(1))
     with crowd.at_work() as cycle:
@@ -254,7 +254,7 @@ def test_batch_between_two_cycles_is_reported_at_stop(crowd):
 
 
 @pytest.mark.parametrize("due", ["a poll", "a try"])
-def test_a_cycle_waits_for_batches_until_the_next_scan_or_retry_is_due(tmp_path, monkeypatch, due):
+def test_cycle_waits_until_a_scan_or_retry_is_due(tmp_path, monkeypatch, due):
     shop = HeldShop(tmp_path, poll_interval_seconds=0.01 if due == "a poll" else 60.0)
     shop.orders().insert(row(1))
     shop.writer.hold(ORDERS)
@@ -315,7 +315,7 @@ def test_scans_slower_than_the_poll_interval_starve_no_table(tmp_path, monkeypat
     assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
 
 
-def test_a_due_retry_calls_for_no_cycle_while_its_table_is_maintained(crowd, monkeypatch):
+def test_due_retry_waits_for_maintenance(crowd, monkeypatch):
     orders = crowd.land(1)
     with crowd.engine() as running:
         running.cycle(NO_STOP)

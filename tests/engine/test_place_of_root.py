@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
 
 
 @pytest.mark.parametrize("is_pending", [False, True])
-def test_engine_whose_root_was_moved_writes_nothing_at_the_old_path(tmp_path, is_pending):
+def test_moved_root_gets_no_write_at_its_old_path(tmp_path, is_pending):
     shop = Shop(tmp_path / "shop")
     shop.land(1)
     with shop.engine() as running:

@@ -38,7 +38,7 @@ def rebuilt(shop, *tables, parts=None, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
-def test_a_rebuild_that_loses_rows_drops_nothing_unless_that_is_accepted(shop, ledger):
+def test_rebuild_that_loses_rows_must_be_accepted(shop, ledger):
     """LZ-7.7."""
     shop.apply(1, 2, 3)
     if ledger == "lost":
@@ -59,7 +59,7 @@ def test_a_rebuild_that_loses_rows_drops_nothing_unless_that_is_accepted(shop, l
 @pytest.mark.slow
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 @pytest.mark.parametrize("archive", ["ready", "processed"])
-def test_a_replay_moves_archived_files_back_and_rebuilds_all_rows(tmp_path, archive, ledger):
+def test_replay_moves_archived_files_back(tmp_path, archive, ledger):
     shop = Shop(tmp_path / "shop", cleanup=archive)
     shop.apply(1, 2, 3)
     folder = shop.publisher.path / "Orders"
@@ -134,7 +134,7 @@ def test_archived_files_of_an_earlier_life_stay_where_they_are(shop):
         ("folder deleted", "3 change files deleted"),
     ],
 )
-def test_a_replay_without_all_files_is_refused_and_moves_nothing(shop, harm, reason):
+def test_replay_without_all_files_is_refused(shop, harm, reason):
     shop.apply(1, 2, 3)
     folder = shop.publisher.path / "Orders"
     match harm:
@@ -179,7 +179,7 @@ def test_files_that_no_segment_names_any_longer_are_lost(shop, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 @pytest.mark.parametrize("strategy", ["SequentialFileName", BY_TIME])
-def test_an_applied_file_that_is_back_is_archived_again(tmp_path, strategy, ledger):
+def test_applied_file_that_is_back_is_archived_again(tmp_path, strategy, ledger):
     shop = Shop(tmp_path / "shop", strict=True)
     orders = shop.orders(strategy=strategy)
     for number in (1, 2, 3):
@@ -194,7 +194,7 @@ def test_an_applied_file_that_is_back_is_archived_again(tmp_path, strategy, ledg
 
 
 @pytest.mark.slow
-def test_files_moved_back_are_on_the_disk_before_a_table_is_dropped(shop, monkeypatch):
+def test_files_moved_back_are_durable_before_the_drop(shop, monkeypatch):
     shop.apply(1, 2, 3)
     happened = []
     monkeypatch.setattr("mirror_engine.engine.rebuild.sync_folder", lambda folder: happened.append(folder.name))
@@ -225,7 +225,7 @@ def test_a_late_file_would_be_read_in_another_order(shop, is_moved_by_copy):
 
 
 @pytest.mark.slow
-def test_a_copied_root_is_replayed(shop, tmp_path):
+def test_copied_root_is_replayed(shop, tmp_path):
     shop.apply(1, 2, 3)
     copy = Shop(tmp_path / "copy", shop.writer)
     shutil.copytree(shop.root, copy.root, dirs_exist_ok=True)
@@ -234,7 +234,7 @@ def test_a_copied_root_is_replayed(shop, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["moving", "dropping", "forgetting"])
-def test_a_rebuild_that_was_killed_loses_nothing_and_can_be_repeated(shop, monkeypatch, killed):
+def test_killed_rebuild_loses_nothing_and_is_repeatable(shop, monkeypatch, killed):
     shop.apply(1, 2, 3)
     parts = {}
     match killed:
@@ -267,7 +267,7 @@ def test_once_root_is_lost_a_rebuild_moves_no_further_file_back(shop, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("error", [NoAccess, StorageUnavailable])
-def test_what_cannot_be_listed_is_not_dropped(shop, error):
+def test_rebuild_of_an_unlisted_folder_drops_nothing(shop, error):
     shop.apply(1, 2, 3)
     storage = faulty(LocalStorage(shop.root), Failing("list .*Orders$", error))
     with pytest.raises(StorageUnavailable, match="Orders: cannot be listed") as problem:

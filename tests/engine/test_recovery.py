@@ -73,7 +73,7 @@ def test_damaged_ledger_is_rebuilt_from_logs_and_reported(tmp_path):
     assert shop.ids("Others") == [1, 2, 3]
 
 
-def test_a_ledger_older_than_the_tables_is_reported(tmp_path):
+def test_older_ledger_is_rebuilt_and_reported(tmp_path):
     shop = Shop(tmp_path)
     shop.apply(1)
     older = (shop.root / LEDGER).read_bytes()

@@ -86,7 +86,7 @@ def refused_at(shop, number):
     return diagnostic
 
 
-def test_a_commit_refused_three_times_in_the_same_words_halts_its_table_at_the_file(tmp_path):
+def test_commit_refused_three_times_halts_its_table(tmp_path):
     """LZ-4.20: those before it are applied, all other tables go on, and everybody is told why."""
     shop = Shop(tmp_path, Refusing("3.parquet"))
     shop.land(*range(1, 6))
@@ -115,7 +115,7 @@ def test_refused_commit_is_retried_after_a_change_and_at_start(tmp_path):
 
 
 @pytest.mark.slow
-def test_refusal_that_each_start_finds_again_is_one_halt_in_the_history(tmp_path):
+def test_repeated_refusal_is_one_halt_in_the_history(tmp_path):
     shop = Shop(tmp_path, Refusing("1.parquet"))
     shop.orders().insert(row(1))
     for _ in range(3):
@@ -132,7 +132,7 @@ def test_refusal_that_each_start_finds_again_is_one_halt_in_the_history(tmp_path
         assert [change.change for change in mirror.history().changes] == ["resumed", "halted"]
 
 
-def test_after_a_refusal_only_the_refused_batch_is_committed_file_by_file(tmp_path):
+def test_refused_batch_alone_is_committed_file_by_file(tmp_path):
     shop = Shop(tmp_path, Refusing("2.parquet"), max_batch_files=3)
     shop.land(*range(1, 10))
     with shop.engine() as running:
@@ -185,7 +185,7 @@ class Meddling(list):
             meddle()
 
 
-def test_rows_read_from_a_folder_that_was_recreated_since_are_not_committed(tmp_path):
+def test_rows_of_a_recreated_folder_are_not_committed(tmp_path):
     shop = Shop(tmp_path)
     shop.orders().insert(row(1))
     folder = shop.publisher.path / "Orders"

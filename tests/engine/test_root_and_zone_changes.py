@@ -52,7 +52,7 @@ WAYS = {
 
 @pytest.mark.parametrize("ledger", ["with its ledger", "without"])
 @pytest.mark.parametrize("way", list(WAYS))
-def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(each_disk, elsewhere, way, ledger):
+def test_copied_or_moved_root_drops_nothing(each_disk, elsewhere, way, ledger):
     shop = Shop(each_disk / "root")
     shop.land(1, 2)
     shop.land(1, 2, table="Sales.Log", strategy=BY_TIME)
@@ -72,7 +72,7 @@ def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(each_disk, el
     assert (copy.ids(), copy.ids("Sales.Log")) == ([1, 2, 3, 4, 5], [1, 2, 4, 5])
 
 
-def test_a_root_moved_while_a_table_is_halted_drops_nothing_once_the_halt_is_over(tmp_path):
+def test_root_moved_during_a_halt_drops_nothing(tmp_path):
     """The table's log was cut off when ROOT was copied (ME081), and is then restored."""
     shop = Shop(tmp_path / "root", ArrowWriter(tmp_path / "root/Tables", tmp_path / "scratch"))
     shop.apply(1, 2, strategy=BY_TIME)
@@ -90,7 +90,7 @@ def test_a_root_moved_while_a_table_is_halted_drops_nothing_once_the_halt_is_ove
     assert copy.ids() == [1, 2]
 
 
-def test_a_root_restored_in_its_own_place_drops_nothing(each_disk):
+def test_restored_root_drops_nothing(each_disk):
     shop = Shop(each_disk / "root")
     shop.land(1, 2)
     shop.sync()

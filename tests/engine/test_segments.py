@@ -85,7 +85,7 @@ def test_few_commits_are_read_however_many_there_are(tmp_path, monkeypatch):
     assert len(known(shop)[1]) == 29
 
 
-def test_old_names_are_forgotten_unless_they_are_still_in_the_folder(tmp_path, monkeypatch):
+def test_expired_names_are_forgotten_unless_still_landed(tmp_path, monkeypatch):
     shop = Shop(tmp_path)
     monkeypatch.setattr(segments, "KEPT_SECONDS", 0)
     orders = shop.orders(strategy="LastUpdateTimeFileDetection")
@@ -240,7 +240,7 @@ def test_drop_waits_while_the_ledger_is_lost(tmp_path):
     assert list(shop.writer.tables()) == ["dbo/Orders"]
 
 
-def test_other_programs_commits_may_be_gone_before_the_ledger_has_a_batch(tmp_path):
+def test_ledger_behind_a_cleaned_log_is_rebuilt(tmp_path):
     shop = shop_at(tmp_path)
     shop.apply(1)
     behind, log = (shop.root / LEDGER).read_bytes(), shop.root / "Tables/dbo/Orders/_delta_log"
@@ -275,7 +275,7 @@ def test_copied_table_of_another_mirror_does_not_rename_this_one(tmp_path):
     assert own.ids() == [1, 2, 3, 4]
 
 
-def test_commits_of_a_generation_count_whatever_the_mirror_is_called(tmp_path):
+def test_commits_count_whatever_the_mirror_is_called(tmp_path):
     shop = shop_at(tmp_path)
     by_time(shop, range(1, 3))
     with closing(Ledger.open(shop.root / LEDGER)) as ledger:
@@ -352,7 +352,7 @@ def clean_up(shop):
     return newest
 
 
-def test_record_lost_to_log_cleanup_is_said_again_before_the_next_commit(tmp_path):
+def test_record_lost_to_log_cleanup_is_committed_again(tmp_path):
     shop = shop_at(tmp_path)
     shop.apply(1, 2)
     with shop.engine() as running:
