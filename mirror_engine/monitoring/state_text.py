@@ -141,19 +141,17 @@ KINDS = {
 }
 
 
+_KIND_OF: dict[type[TableState], str] = {
+    CaughtUp: "caught_up",
+    **dict.fromkeys((Behind, Loading, Deleted), "pending"),
+    Empty: "empty",
+    Unconfigured: "unconfigured",
+}
+
+
 def kind_of(state: TableState, *, is_stuck: bool) -> str:
     """The kind in `KINDS` that a table counts as; `is_stuck`: whether it needs attention, whatever its state is."""
-    match state:
-        case CaughtUp() if not is_stuck:
-            return "caught_up"
-        case Behind() | Loading() | Deleted() if not is_stuck:
-            return "pending"
-        case Empty() if not is_stuck:
-            return "empty"
-        case Unconfigured() if not is_stuck:
-            return "unconfigured"
-        case _:
-            return "need_attention"
+    return "need_attention" if is_stuck else _KIND_OF.get(type(state), "need_attention")
 
 
 def lost_rows(found: Iterable[Diagnostic]) -> str:

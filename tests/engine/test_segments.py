@@ -46,14 +46,20 @@ def known(shop):
         return ledger.progress(ORDERS), ledger.applied(ORDERS), ledger.marks(ORDERS)
 
 
+def known_again(shop):
+    """What is known, which a lost ledger learns from the log again, without a commit."""
+    head, files, marks = known(shop)
+    shop.lose_state()
+    assert (shop.sync().commits, known(shop)[1:]) == (0, (files, marks))
+    return head, files, marks
+
+
 def test_lost_ledger_knows_all_applied_files_again(tmp_path):
     shop = shop_at(tmp_path)
     shop.apply(*range(1, 24))
-    head, files, marks = known(shop)
-    assert len(files) == 23
+    head, files, _ = known_again(shop)
+    assert (known(shop)[0], len(files)) == (head, 23)
     assert 0 < len(head.segments) <= 3  # larger ones replace those before them
-    shop.lose_state()
-    assert (shop.sync().commits, known(shop)) == (0, (head, files, marks))
     assert shop.ids() == [*range(1, 24)]
 
 
@@ -136,9 +142,7 @@ def test_expired_names_in_the_folder_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(segments, "KEPT_SECONDS", 0)
     shop = Shop(tmp_path, cleanup="off")
     by_time(shop, range(1, 12))
-    expected = known(shop)[1]
-    shop.lose_state()
-    assert (shop.sync().commits, known(shop)[1]) == (0, expected)
+    known_again(shop)
     assert shop.ids() == [*range(1, 12)]
 
 
@@ -162,11 +166,7 @@ def test_files_noted_before_the_first_commit_are_in_a_segment(tmp_path):
     shop.publisher.table("Orders", keys=["id"]).put(name(1), content.getvalue())
     shop.sync()
     shop.apply(*range(2, 9))
-    expected = known(shop)[1]
-    shop.lose_state()
-    shop.sync()
-    assert expected[name(1)].version == -1
-    assert known(shop)[1] == expected
+    assert known_again(shop)[1][name(1)].version == -1
 
 
 def test_missing_segment_halts_instead_of_applying_again(tmp_path):
@@ -187,14 +187,12 @@ def test_commits_before_a_carried_record_are_not_read(tmp_path):
     shop.writer.maintain("dbo/Orders", 0)
     carried = shop.writer.snapshot("dbo/Orders")
     shop.apply(7)
-    head, files, marks = known(shop)
+    head, *_ = known(shop)
     assert head.covered < carried.record_version < carried.version < head.delta_version
     shop.writer.snapshot("dbo/Orders").log.table.create_checkpoint()
     for version in range(carried.record_version + 1):
         (tmp_path / f"Tables/dbo/Orders/_delta_log/{version:020}.json").unlink()
-    shop.lose_state()
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert known(shop)[1:] == (files, marks)
+    known_again(shop)
 
 
 def test_moved_root_says_again_what_was_applied(tmp_path):
@@ -335,10 +333,7 @@ def test_missing_segment_is_said_again_by_a_ledger_that_knows(tmp_path):
     for segment in (shop.root / "Tables/dbo/Orders/_delta_log/_mirror_engine").iterdir():
         segment.unlink()
     shop.apply(*range(10, 16))
-    expected = known(shop)[1:]
-    shop.lose_state()
-    assert shop.sync().commits == 0
-    assert known(shop)[1:] == expected
+    known_again(shop)
 
 
 def clean_up(shop):
@@ -360,8 +355,5 @@ def test_record_lost_to_log_cleanup_is_committed_again(tmp_path):
         clean_up(shop)
         shop.land(3)
         running.cycle(NO_STOP)
-    expected = known(shop)
-    shop.lose_state()
-    assert shop.sync().result is RunResult.CAUGHT_UP
+    known_again(shop)
     assert shop.ids() == [1, 2, 3]
-    assert known(shop)[1:] == expected[1:]

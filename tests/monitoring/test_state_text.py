@@ -21,6 +21,7 @@ from mirror_engine.landing_zone.states import (
     TableState,
     Unconfigured,
     Unlisted,
+    needs_attention,
 )
 from mirror_engine.monitoring.state_text import KINDS, URGENCY, TableCounts, describe, help_for, kind_of
 from mirror_engine.results import iso_text, utc
@@ -70,6 +71,7 @@ def test_every_state_has_a_sentence_and_one_that_needs_attention_help() -> None:
         assert URGENCY[type(state)] == expected
         has_help = expected in {"stuck", "idle"} or isinstance(state, Deleted)
         assert bool(help_for(state, engine_running=True)) == has_help
+    assert [needs_attention(Empty(expired=expired)) for expired in (False, True)] == [False, True]  # LZ-7.1
 
 
 def test_every_state_is_counted_as_one_kind() -> None:
