@@ -17,7 +17,7 @@ from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
 from mirror_engine.engine.changes import Changes
 from mirror_engine.engine.context import EngineContext
-from mirror_engine.engine.cycle import Engine, RunReport, RunResult
+from mirror_engine.engine.cycle import Engine, RunResult, Totals
 from mirror_engine.engine.history import History, recorded_changes
 from mirror_engine.engine.known_time import KnownTime
 from mirror_engine.engine.ledger import Ledger
@@ -176,8 +176,9 @@ class Mirror:
         self._refuse_idle_options()
         stop = stop or threading.Event()
 
-        def work(running: Engine) -> RunReport:
-            report = running.sync(stop)
+        def work(running: Engine) -> SyncReport:
+            running.sync(stop)
+            report = SyncReport.of_engine(running)
             if not running.last.failures:
                 note_logs(running.context)
             return report
@@ -198,12 +199,13 @@ class Mirror:
         self._is_lasting = True
         watched = self.root if isinstance(self.root, Path) and self.config.timing == "immediate" else None
 
-        def work(running: Engine) -> RunReport:
+        def work(running: Engine) -> SyncReport:
             with (
                 ZoneWatcher(watched, stop, self._clock) as self._watcher,
                 MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
             ):
-                report = running.run(stop, self._watcher, maintenance)
+                running.run(stop, self._watcher, maintenance)
+                report = SyncReport.of_engine(running)
             note_logs(running.context)
             return report
 
@@ -616,18 +618,17 @@ class Mirror:
 
             refuse_idle_options(self.config, self._spark, self.root)
 
-    def _work(self, work: Callable[[Engine], RunReport], stop: threading.Event) -> SyncReport:
+    def _work(self, work: Callable[[Engine], SyncReport], stop: threading.Event) -> SyncReport:
         """Work with the engine, unless `stop` is set while it waits for ROOT."""
         is_held = False
         try:
             with self._engine(stop) as running:
                 is_held = True
-                done = work(running)
+                return work(running)
         except RootLocked:
             if is_held or not stop.is_set():
                 raise
-            done = RunReport(RunResult.RETRY, 0, 0, 0, 0, 0.0)
-        return SyncReport.of_run(done, self.config.delta_default_schema)
+            return SyncReport.of_tables(RunResult.RETRY, [], Totals(), 0.0, Changes(self._clock, ignore))
 
     @contextmanager
     def _engine(self, stop: threading.Event | None = None) -> Iterator[Engine]:

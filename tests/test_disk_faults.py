@@ -135,10 +135,10 @@ def test_an_engine_goes_on_by_itself_once_its_root_can_be_written_again(disk, ha
         orders.insert(row(2), name="b.parquet")
         with harm(disk):
             running.cycle(NO_STOP)
-            assert running.report().result is RunResult.RETRY
+            assert running.last.run_result is RunResult.RETRY
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
-        assert running.report().result is RunResult.CAUGHT_UP
+        assert running.last.run_result is RunResult.CAUGHT_UP
     assert [path.name for path in (shop.publisher.path / "Orders").glob("*.parquet")] == ["b.parquet"]
     assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
@@ -175,9 +175,9 @@ def test_what_cannot_be_noted_at_a_cycles_end_is_noted_at_the_next(tmp_path, mon
         with monkeypatch.context() as patched:
             patched.setattr(Ledger, "set_property", refused)
             running.cycle(NO_STOP)
-            assert running.report().result is RunResult.RETRY
+            assert running.last.run_result is RunResult.RETRY
         running.cycle(NO_STOP)
-        assert running.report().result is RunResult.CAUGHT_UP
+        assert running.last.run_result is RunResult.CAUGHT_UP
         assert running.context.ledger.get_property(ROOT_IDENTITY)
 
 
@@ -260,11 +260,11 @@ def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
         storage = BadSector(shop.root, number)
         with shop.engine(storage=storage) as running:
             running.cycle(NO_STOP)
-            first = running.report().result
+            first = running.last.run_result
             assert shop.writer.tables()
             running.cycle(NO_STOP)
             running.cycle(NO_STOP)
-            assert running.report().result is RunResult.CAUGHT_UP
+            assert running.last.run_result is RunResult.CAUGHT_UP
         assert (shop.ids(), shop.ids("Other")) == ([1], [1])
         return first, storage.count
 

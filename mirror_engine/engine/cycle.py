@@ -16,7 +16,6 @@ from mirror_engine.engine.halts import Halts
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import (
-    EXTERNAL_CHANGE,
     REFUSED_COMMIT,
     ApplyBatch,
     DropTable,
@@ -24,7 +23,7 @@ from mirror_engine.engine.planner import (
     ZonePlanner,
 )
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import LOST_ROWS, DeltaFolders, recover, rescan, say_again, unchanged_logs
+from mirror_engine.engine.recovery import DeltaFolders, recover, rescan, say_again, unchanged_logs
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
 from mirror_engine.engine.rereads import Rereads
 from mirror_engine.engine.scheduler import TableScheduler
@@ -35,8 +34,6 @@ from mirror_engine.events import (
     CycleStarted,
     DiagnosticRaised,
 )
-from mirror_engine.landing_zone.detection import never_arrives
-from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.listing import UNLISTED, unlisted
 from mirror_engine.landing_zone.states import CaughtUp, Unlisted, needs_attention
 from mirror_engine.landing_zone.text import count, printable
@@ -54,7 +51,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import TableListing, ZoneListing
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
 
@@ -77,33 +73,21 @@ class RunResult(StrEnum):
         return {"failed": 1, "retry": 4, "needs_attention": 3, "caught_up": 0}[self.value]
 
 
-@dataclass(frozen=True)
-class RunReport:
-    """What `sync` or `run` did.
+@dataclass
+class Totals:
+    """What was committed so far, to which tables."""
 
-    Attributes:
-        result: the worst state of the last cycle.
-        duration_seconds: from start to end.
-        states: of every table after the last cycle.
-        failures: by table, why it was to be tried again after the last cycle; None is the landing zone as a whole.
-        ignored: the same way, why data that landed is never read.
-        lost: the same way, which rows went with Delta tables that others removed.
-        external: by table, that another program changed its rows or columns (ME080).
-        changes: what became of tables besides the applied rows: drops, halts, archived and deleted files.
-    """
+    commits: int = 0
+    files: int = 0
+    rows: int = 0
+    tables: set[TableName] = field(default_factory=set)
 
-    result: RunResult
-    commits: int
-    files_applied: int
-    rows_applied: int
-    tables_applied: int
-    duration_seconds: float
-    states: Mapping[TableName, TableState] = field(default_factory=dict)
-    failures: Failures = field(default_factory=dict)
-    ignored: Mapping[TableName | None, Sequence[Diagnostic]] = field(default_factory=dict)
-    changes: Sequence[TableChange] = ()
-    lost: Mapping[TableName, Sequence[Diagnostic]] = field(default_factory=dict)
-    external: Mapping[TableName, Diagnostic] = field(default_factory=dict)
+    def add(self, commits: Sequence[BatchCommitted]) -> None:
+        """Count further commits."""
+        self.commits += len(commits)
+        self.files += sum(len(commit.files) for commit in commits)
+        self.rows += sum(commit.rows for commit in commits)
+        self.tables |= {commit.table for commit in commits}
 
 
 @dataclass
@@ -146,6 +130,8 @@ class Engine:
     Attributes:
         context: what its parts share.
         last: what the last cycle saw and did.
+        applied: what all cycles committed.
+        changes: what became of tables besides the applied rows.
     """
 
     def __init__(  # noqa: PLR0913 - who else takes part
@@ -158,8 +144,8 @@ class Engine:
         *,
         settle: Callable[[], None] = lambda: None,
     ) -> None:
-        self._changes = Changes(context.clock, context.emit, record)
-        self.context = context = replace(context, emit=self._changes)
+        self.changes = Changes(context.clock, context.emit, record)
+        self.context = context = replace(context, emit=self.changes)
         self.last = CycleResult()
         self.poller = Poller(context.storage, context.config, context.requests)
         parts = context.storage, context.ledger, context.config
@@ -174,15 +160,19 @@ class Engine:
         self._rereads = Rereads(context)
         self._damaged: Mapping[str, TableDamaged] = {}  # found since the last scan
         self._started = context.clock.timer()
-        self._cycles = self._commits = self._files = self._rows = 0
-        self._applied: set[TableName] = set()
+        self._cycles, self.applied = 0, Totals()
 
     @property
     def in_progress(self) -> Collection[TableName]:
         """Tables whose plans are being carried out."""
         return self._scheduler.in_progress.keys()
 
-    def sync(self, stop: threading.Event, *, final: Collection[RunResult] = (), is_listed: bool = False) -> RunReport:
+    @property
+    def seconds(self) -> float:
+        """How long it has worked."""
+        return self.context.clock.timer() - self._started
+
+    def sync(self, stop: threading.Event, *, final: Collection[RunResult] = (), is_listed: bool = False) -> None:
         """Run cycles until every file of the first listing is applied. Files that land later do not prolong it.
 
         After a cycle that fails and is not `final`, retry, with pauses. Where the poller has just listed all
@@ -200,7 +190,7 @@ class Engine:
             if not self.last.failures or self.last.run_result in final or failed == MAX_SYNC_ATTEMPTS:
                 break
             stop.wait(self._retry_seconds(turns.FIRST_PAUSE_SECONDS * 2.0 ** (failed - 1)))
-        return self.finish()
+        self.finish()
 
     def _has_done_any_of(self, first: Mapping[TableName, TableListing], now: Mapping[TableName, TableListing]) -> bool:
         """Whether the last cycle worked on files of the first listing, so that the next one may continue."""
@@ -219,7 +209,7 @@ class Engine:
                         return True
         return False
 
-    def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> RunReport:
+    def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> None:
         """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""
         clock, idle_scans = self.context.clock, 0
         listed_at, is_whole = -math.inf, True  # when all folders were listed last; whether they are now
@@ -244,46 +234,17 @@ class Engine:
             if pause > 0:
                 self._settle()
             watcher.wait(pause)
-        return self.finish()
+        self.finish()
 
-    def finish(self) -> RunReport:
-        """Wait for the tables in progress, and plan the remaining work for the report; no further batch begins."""
+    def finish(self) -> None:
+        """Wait for the tables in progress, and plan the remaining work for a report; no further batch begins."""
         stopped = threads().event()
         stopped.set()
         while self.last.stale:
             self.cycle(stopped)
         if self.in_progress:  # the zone could not be listed
             self._collect(self.last, None)
-            self._count(self.last.commits)
-        return self.report()
-
-    def report(self) -> RunReport:
-        """What has been done so far."""
-        seconds = self.context.clock.timer() - self._started
-        found: dict[TableName | None, Sequence[Diagnostic]] = {
-            None: self.last.zone.diagnostics if self.last.zone else (),
-            **{table: plan.diagnostics for table, plan in self.last.plans.items()},
-        }
-        ignored = {
-            table: lost
-            for table, diagnostics in found.items()
-            if (lost := tuple(each for each in diagnostics if each.has(Trait.IGNORED) and never_arrives(each)))
-        }
-        states = {table: plan.state for table, plan in self.last.plans.items()}
-        numbers = self._commits, self._files, self._rows, len(self._applied), seconds
-        gone = {
-            table: rows
-            for table, progress in self.context.ledger.tables().items()
-            if (rows := tuple(each for each in progress.diagnostics if each.code == LOST_ROWS))
-        }
-        external = {
-            table: each
-            for table, plan in self.last.plans.items()
-            for each in plan.diagnostics
-            if each.code == EXTERNAL_CHANGE
-        }
-        failures, changes = self.last.failures, self._changes.all()
-        return RunReport(self.last.run_result, *numbers, states, failures, ignored, changes, gone, external)
+            self.applied.add(self.last.commits)
 
     @property
     def idle_tables(self) -> list[TableName]:
@@ -482,15 +443,9 @@ class Engine:
         if None not in result.failures:
             self._turns[None].succeeded(Phase.APPLYING)
         self._leave_failures()
-        self._count(result.commits)
+        self.applied.add(result.commits)
         requests = sum(zone.requests.values()) or None
         self.context.emit(CycleEnded(self._cycles, len(result.commits), self.context.clock.timer() - started, requests))
-
-    def _count(self, commits: Sequence[BatchCommitted]) -> None:
-        self._commits += len(commits)
-        self._files += sum(len(commit.files) for commit in commits)
-        self._rows += sum(commit.rows for commit in commits)
-        self._applied |= {commit.table for commit in commits}
 
     def _is_due(
         self, is_called: Callable[[], bool], unplanned: Collection[TableName], started: float, scanned: float

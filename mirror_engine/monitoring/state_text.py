@@ -141,17 +141,17 @@ KINDS = {
 }
 
 
-_KIND_OF: dict[type[TableState], str] = {
-    CaughtUp: "caught_up",
-    **dict.fromkeys((Behind, Loading, Deleted), "pending"),
-    Empty: "empty",
-    Unconfigured: "unconfigured",
+_KIND_OF = {
+    CaughtUp.code: "caught_up",
+    **dict.fromkeys((Behind.code, Loading.code, Deleted.code), "pending"),
+    Empty.code: "empty",
+    Unconfigured.code: "unconfigured",
 }
 
 
-def kind_of(state: TableState, *, is_stuck: bool) -> str:
+def kind_of(state: str, *, is_stuck: bool) -> str:
     """The kind in `KINDS` that a table counts as; `is_stuck`: whether it needs attention, whatever its state is."""
-    return "need_attention" if is_stuck else _KIND_OF.get(type(state), "need_attention")
+    return "need_attention" if is_stuck else _KIND_OF.get(state, "need_attention")
 
 
 def lost_rows(found: Iterable[Diagnostic]) -> str:

@@ -195,7 +195,7 @@ class MirrorStatus:
     def counts(self) -> TableCounts:
         """How many tables there are of each kind."""
         is_stuck = (table.needs_attention or table.urgency == "stuck" for table in self.tables)
-        kinds = (kind_of(table.state, is_stuck=stuck) for table, stuck in zip(self.tables, is_stuck, strict=True))
+        kinds = (kind_of(table.state.code, is_stuck=stuck) for table, stuck in zip(self.tables, is_stuck, strict=True))
         return TableCounts(**Counter(kinds))
 
     @property

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Self
 
+from msgspec.structs import replace
+
 from mirror_engine.display import bullet, bullets, diagnostic_lines, elapsed, halted, ignored_paths, line, with_help
 from mirror_engine.engine.cycle import RunResult
+from mirror_engine.engine.planner import EXTERNAL_CHANGE
+from mirror_engine.engine.recovery import LOST_ROWS
+from mirror_engine.landing_zone.detection import never_arrives
+from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unlisted, needs_attention
 from mirror_engine.landing_zone.text import count, printable
 from mirror_engine.monitoring.history import Change
@@ -27,8 +33,12 @@ from mirror_engine.results import Count, Failure, Finding, Result, Seconds, Stat
 
 if TYPE_CHECKING:
     from mirror_engine.display import Lines
-    from mirror_engine.engine.cycle import RunReport
+    from mirror_engine.engine.changes import Changes
+    from mirror_engine.engine.cycle import Engine, Totals
+    from mirror_engine.errors import MirrorError
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.states import TableState
 
 MAX_NAMED = 10  # tables in one line
 BECAME = {  # tables, by the kind of a change
@@ -67,20 +77,26 @@ class SyncedTable(TableReference, frozen=True):
     external_change: Finding | None
 
     @classmethod
-    def of_run(cls, done: RunReport, table: TableName, default_schema: str) -> Self:
-        """Convert from a table of the engine's report."""
-        state, failure, ignored = done.states[table], done.failures.get(table), done.ignored.get(table, ())
-        lost, own = done.lost.get(table, ()), getattr(done.states[table], "diagnostic", None)
-        external = done.external.get(table)
+    def of_state(
+        cls,
+        table: TableName,
+        delta_folder: str,
+        state: TableState,
+        failure: MirrorError | None = None,
+        *found: Diagnostic,
+    ) -> Self:
+        """Describe a table: why it is tried again, and what was `found` besides the state."""
+        lost, own = [each for each in found if each.code == LOST_ROWS], getattr(state, "diagnostic", None)
+        ignored, external = _ignored(found), next((each for each in found if each.code == EXTERNAL_CHANGE), None)
         help = failure.help if failure else help_for(state, engine_running=False, lost=lost)
         return cls.of(
             table,
-            table.delta_folder(default_schema),
+            delta_folder,
             state.code,
             describe(table, state) + notes(ignored) + lost_rows(lost),
             help or (lost[0].help if lost else None),
             needs_attention(state),
-            None if failure is None else Failure(**failure.to_json()),
+            Failure(**failure.to_json()) if failure else None,
             own and Finding.of(own),
             [*map(Finding.of, ignored)],
             [*map(Finding.of, lost)],
@@ -143,21 +159,32 @@ class SyncReport(Result, frozen=True):
     tables: Sequence[SyncedTable]
 
     @classmethod
-    def of_run(cls, done: RunReport, default_schema: str) -> Self:
-        """Convert from the engine's report; `default_schema` is that of tables outside a schema folder."""
-        whole, failed = done.failures.get(None), {table for table in done.failures if table}
-        is_stuck = {table: table in failed or needs_attention(state) for table, state in done.states.items()}
-        kinds = Counter(kind_of(state, is_stuck=is_stuck[table]) for table, state in done.states.items())
-        return cls.taken_from(
-            done,
-            exit_code=done.result.exit_code,
-            duration_seconds=round(done.duration_seconds, 3),
-            changes=[*map(Change.of, done.changes)],
-            last_failure=whole and Failure(**whole.to_json()),
-            ignored=[*map(Finding.of, done.ignored.get(None, ()))],
-            counts=TableCounts(**kinds),
-            tables=[SyncedTable.of_run(done, table, default_schema) for table in done.states],
+    def of_engine(cls, engine: Engine) -> Self:
+        """Report what an engine has done so far, and how every table is after its last cycle."""
+        context, last = engine.context, engine.last
+        progress, failure = context.ledger.tables(), last.failures.get(None)
+        tables = []
+        for name, plan in last.plans.items():
+            noted = progress[name].diagnostics if name in progress else {}
+            found = *plan.diagnostics, *(each for each in noted if each.code == LOST_ROWS)
+            facts = context.delta_folder(name), plan.state, last.failures.get(name)
+            tables.append(SyncedTable.of_state(name, *facts, *found))
+        report = cls.of_tables(last.run_result, tables, engine.applied, engine.seconds, engine.changes)
+        whole = Failure(**failure.to_json()) if failure else None
+        ignored = [*map(Finding.of, _ignored(last.zone.diagnostics if last.zone else ()))]
+        return replace(report, last_failure=whole, ignored=ignored)
+
+    @classmethod
+    def of_tables(
+        cls, result: RunResult, tables: Sequence[SyncedTable], applied: Totals, seconds: float, changes: Changes
+    ) -> Self:
+        """Report what was applied, and count the tables."""
+        kinds = Counter(
+            kind_of(each.state, is_stuck=bool(each.last_failure) or each.needs_attention) for each in tables
         )
+        numbers = applied.commits, applied.files, applied.rows, len(applied.tables), round(seconds, 3)
+        became = [*map(Change.of, changes.all())]
+        return cls(result, result.exit_code, *numbers, became, None, [], TableCounts(**kinds), tables)
 
     @property
     def dropped(self) -> Sequence[str]:
@@ -210,6 +237,11 @@ class SyncReport(Result, frozen=True):
         if caught_up < len(self.tables) or any(table.last_failure for table in self.tables):
             return f"{applied} {self.counts}"
         return f"{applied} {'All' if is_whole else 'All other'} tables have caught up{but}."
+
+
+def _ignored(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Why data that landed is never read."""
+    return [each for each in found if each.has(Trait.IGNORED) and never_arrives(each)]
 
 
 def changes_text(changes: Iterable[Change]) -> Lines:

@@ -15,13 +15,13 @@ from unittest.mock import patch
 
 from mirror_engine.config import Config
 from mirror_engine.engine.changes import Changes
-from mirror_engine.engine.cycle import RunReport, RunResult
+from mirror_engine.engine.cycle import RunResult, Totals
 from mirror_engine.errors import UsageError
 from mirror_engine.events import BatchCommitted, CycleEnded, RetryScheduled, ignore
 from mirror_engine.extras import install_command
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS
 from mirror_engine.landing_zone.states import Behind, Loading, needs_attention
-from mirror_engine.monitoring.sync_results import SyncReport
+from mirror_engine.monitoring.sync_results import SyncedTable, SyncReport
 from mirror_engine.storage.store_url import local_folder
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from mirror_engine.testing.mirror import MirrorInTest
@@ -114,21 +114,13 @@ class EmulatedMirror(MirrorInTest):
             seconds = time.monotonic() - started
             if not (is_busy and is_running) or self._has_failed or seconds > SYNC_SECONDS or (stop and stop.is_set()):
                 break
-        states = {table.name: table.state for table in tables}
-        is_stuck = any(needs_attention(state) for state in states.values())
+        is_stuck = any(needs_attention(table.state) for table in tables)
         result = RunResult.NEEDS_ATTENTION if is_stuck else RunResult.CAUGHT_UP
-        commits = self._commits[first:]
-        done = RunReport(
-            RunResult.RETRY if self._has_failed else result,
-            len(commits),
-            sum(len(commit.files) for commit in commits),
-            sum(commit.rows for commit in commits),
-            len({commit.table for commit in commits}),
-            seconds,
-            states,
-            changes=self._changes.all(),
-        )
-        return SyncReport.of_run(done, self.config.delta_default_schema)
+        applied = Totals()
+        applied.add(self._commits[first:])
+        result = RunResult.RETRY if self._has_failed else result
+        synced = [SyncedTable.of_state(table.name, table.delta_folder, table.state) for table in tables]
+        return SyncReport.of_tables(result, synced, applied, seconds, self._changes)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def test_a_table_found_damaged_is_halted_by_the_next_cycle_without_a_retry(shop,
         for _ in range(2):
             shop.clock.advance(seconds=2)
             running.cycle(NO_STOP)
-        changes = [(change.kind, change.reason) for change in running.report().changes]
+        changes = [(change.kind, change.reason) for change in running.changes.all()]
     assert changes == [("halted", "ME081"), ("resumed", "")]
 
 
@@ -163,7 +163,7 @@ def test_applied_file_is_looked_up_three_times(tmp_path, monkeypatch):
     counted(os, "stat")
     with shop.engine() as running:
         running.cycle(NO_STOP)
-        assert running.report().commits == 1
+        assert running.applied.commits == 1
     assert asked[name(1)] == 3
 
 

@@ -238,7 +238,7 @@ def test_fabrics_files_are_not_written_through_a_link(bombed, neighbour):
     (bombed.root / MONITORING).symlink_to(neighbour)
     with bombed.engine(storage=LocalStorage(bombed.root)) as running:
         running.cycle(threading.Event())
-        assert running.report().result is RunResult.RETRY
+        assert running.last.run_result is RunResult.RETRY
     assert bombed.ids("Other") == [1]
 
 

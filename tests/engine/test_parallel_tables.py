@@ -136,8 +136,9 @@ def test_finish_reports_batches_in_progress_when_the_zone_is_away(crowd, monkeyp
         running.cycle(NO_STOP, None, lambda: crowd.writer.blocked == {ORDERS})
         monkeypatch.setattr(Poller, "scan", refuse)
         threading.Timer(0.05, crowd.writer.let_go, [ORDERS]).start()
-        report = running.finish()
-        assert (report.commits, report.rows_applied, report.result.value) == (1, 1, "retry")
+        running.finish()
+        applied, result = running.applied, running.last.run_result
+        assert (applied.commits, applied.rows, result.value) == (1, 1, "retry")
         assert not running.in_progress
 
 
@@ -250,7 +251,7 @@ def test_batch_between_two_cycles_is_reported_at_stop(crowd):
         stop.set()
         crowd.writer.let_go(ORDERS)
         running.finish()
-        assert running.report().files_applied == 1
+        assert running.applied.files == 1
 
 
 @pytest.mark.parametrize("due", ["a poll", "a try"])

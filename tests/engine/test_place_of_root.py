@@ -28,12 +28,13 @@ def test_moved_root_gets_no_write_at_its_old_path(tmp_path, is_pending):
             shop.land(2)
         moved = shop.root.rename(tmp_path / "new")
         cycles(running, 2)
-        report = running.finish()
-        assert (report.result, "was moved away" in report.failures[None].message) == (RunResult.RETRY, True)
+        running.finish()
+        last = running.last
+        assert (last.run_result, "was moved away" in last.failures[None].message) == (RunResult.RETRY, True)
         assert not shop.root.exists()
         moved.rename(shop.root)
         running.cycle(NO_STOP)
-        assert running.report().result is RunResult.CAUGHT_UP
+        assert running.last.run_result is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2][: 1 + is_pending]
 
 

@@ -75,11 +75,11 @@ def test_every_state_has_a_sentence_and_one_that_needs_attention_help() -> None:
 
 
 def test_every_state_is_counted_as_one_kind() -> None:
-    kinds = {type(state): kind_of(state, is_stuck=URGENCY[type(state)] == "stuck") for state, _, _ in STATES}
+    kinds = {type(state): kind_of(state.code, is_stuck=URGENCY[type(state)] == "stuck") for state, _, _ in STATES}
     assert {*kinds.values()} == {*KINDS} == {*TableCounts.__struct_fields__}
     assert [kinds[state] for state in (CaughtUp, Loading, Behind, Deleted)] == ["caught_up", *["pending"] * 3]
     assert [kinds[state] for state in (Halted, Blocked, Unlisted)] == ["need_attention"] * 3
-    assert {kind_of(state, is_stuck=True) for state, _, _ in STATES} == {"need_attention"}
+    assert {kind_of(state.code, is_stuck=True) for state, _, _ in STATES} == {"need_attention"}
 
 
 def test_a_name_with_control_characters_stays_on_its_line() -> None:

@@ -38,5 +38,5 @@ def test_a_change_file_opens_the_log_of_its_table_at_most_twice(shop_without_spa
         getattr(orders, change)(row(2))
         monkeypatch.setattr(DeltaTable, "__init__", count)
         running.cycle(threading.Event())
-        assert running.report().commits == 2
+        assert running.applied.commits == 2
     assert opened["log"] <= MAX_OPENS
