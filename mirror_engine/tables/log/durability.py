@@ -180,6 +180,8 @@ def sync_file(file: Path) -> None:
                 _failed.discard(each)
             try:
                 _sync(each)
+            except FileNotFoundError:
+                raise
             except OSError:
                 _failed.add(each)
                 raise

@@ -191,6 +191,14 @@ def test_a_file_that_could_not_be_fsynced_is_written_anew(tmp_path, monkeypatch)
     assert len(list(data.parent.iterdir())) == 1
 
 
+def test_nothing_is_kept_of_files_that_are_not_there(tmp_path):
+    """Hadoop's checksums are absent for most files: what was kept of each would fill the memory with commits."""
+    before = {*durable._failed}
+    (tmp_path / "a.parquet").write_bytes(b"data")
+    sync_new(tmp_path, ["a.parquet", "gone.parquet"])
+    assert durable._failed == before
+
+
 @pytest.mark.parametrize("left", [None, slice(0), slice(-1)], ids=["nothing", "an empty file", "a part"])
 def test_a_commit_whose_data_went_with_the_power_is_told(tmp_path, left):
     append(tmp_path, "mon")
