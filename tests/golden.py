@@ -37,7 +37,7 @@ class RaisedDiagnostics(set):
 
 def standing(status):
     """All diagnostics of a status."""
-    return [*status.diagnostics, *(diagnostic for table in status.tables for diagnostic, _ in table.diagnostics)]
+    return [*status.found, *(diagnostic for table in status.tables for diagnostic, _ in table.diagnostics)]
 
 
 def run_stages(stages, root, options, writer, raised=None):

@@ -126,7 +126,7 @@ class Shop:
         """All diagnostics of the status."""
         with self.mirror() as mirror:
             status = mirror._status()
-        return [*status.diagnostics, *(found for table in status.tables for found, _ in table.diagnostics)]
+        return [*status.found, *(found for table in status.tables for found, _ in table.diagnostics)]
 
     def heard(self, *kinds):
         return [event for event in self.events if isinstance(event, kinds)]

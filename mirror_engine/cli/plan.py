@@ -13,8 +13,7 @@ from mirror_engine.cli.options import DROPPING, LISTING, command, with_mirror
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.text import count
 from mirror_engine.monitoring.state_text import NO_FOLDERS, describe, help_for
-from mirror_engine.monitoring.status import FileStatus
-from mirror_engine.monitoring.status_results import next_files
+from mirror_engine.monitoring.status_results import FileStatus, next_files
 from mirror_engine.results import Finding, PlannedStep, Result, State, TableReference
 
 if TYPE_CHECKING:

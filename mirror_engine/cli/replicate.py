@@ -278,7 +278,7 @@ def _met(status: MirrorStatus | None, file: str, tables: Sequence[str]) -> tuple
     message = "The table has caught up" if number == 1 else f"All {number:,} tables have caught up"
     if tables or not status:
         return message, 0
-    found = [*status.diagnostics, *(each for table in seen for each in table.ignored)]
+    found = [*status.found, *(each for table in seen for each in table.ignored)]
     return message, sum(map(never_arrives, found))
 
 

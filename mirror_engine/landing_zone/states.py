@@ -25,6 +25,7 @@ class Empty:
     """Metadata without data (LZ-7.1); `expired` once it has been so for 14 days."""
 
     code: ClassVar[str] = "empty"
+    diagnostic: ClassVar[None] = None
     expired: bool
 
 
@@ -33,6 +34,7 @@ class Loading:
     """Files are pending and nothing has been committed yet."""
 
     code: ClassVar[str] = "loading"
+    diagnostic: ClassVar[None] = None
     files: int
 
 
@@ -41,6 +43,7 @@ class CaughtUp:
     """All landed files are applied."""
 
     code: ClassVar[str] = "caught_up"
+    diagnostic: ClassVar[None] = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Behind:
     """Files are pending."""
 
     code: ClassVar[str] = "behind"
+    diagnostic: ClassVar[None] = None
     files: int
 
 
@@ -56,6 +60,7 @@ class Blocked:
     """A numbered file is missing; later files are pending (LZ-3.3)."""
 
     code: ClassVar[str] = "blocked"
+    diagnostic: ClassVar[None] = None
     missing: str
     files: int
 

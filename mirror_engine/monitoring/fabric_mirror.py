@@ -19,6 +19,7 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, FolderProgress, Progress
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.monitoring.fabric_files import read_replicator, read_tables, seconds_of
+from mirror_engine.monitoring.status_results import FabricReport
 from mirror_engine.storage.base import at_once
 from mirror_engine.storage.zone_view import RestoredView
 from mirror_engine.tables.base import DeltaReader, RecordHead, TableSnapshot
@@ -44,8 +45,7 @@ class FabricTables(DeltaReader):
     """The Delta tables of a mirrored database that Fabric mirrors, with records of the progress that Fabric made."""
 
     reader: DeltaReader  # of the tables, none of which carries a record of this engine
-    # What Fabric says about the mirrored database: `status`, and an error's message or None
-    replicator: Mapping[str, str | None]
+    replicator: FabricReport  # what Fabric says about the mirrored database
     entries: Mapping[TableName, Mapping[str, Any]]  # what `tables.json` says about each table (LZ-9.1)
     snapshots: Mapping[str, TableSnapshot]  # by Delta folder, those that are in the landing zone with a record
     applied: Mapping[str, Applied]  # the same way, what Fabric has applied, as far as its cleanup tells
@@ -125,8 +125,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
             record = RecordHead("", "", progress, name.folder)
             snapshots[folder] = replace(snapshot, record=record, record_version=snapshot.version)
             applied_by_fabric[folder] = applied
-    status, error = (str(found.get(name) or "") for name in ("status", "errorMessage"))
-    replicator = {"status": status, "error": error or None}
+    replicator = FabricReport(str(found.get("status") or ""), str(found.get("errorMessage") or "") or None)
     return replace(context, reader=FabricTables(context.delta, replicator, entries, snapshots, applied_by_fabric))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.recovery import LOST_ROWS, intact_rows
@@ -16,7 +16,6 @@ from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.listing import UNLISTED
 from mirror_engine.landing_zone.states import (
     CaughtUp,
-    Deleted,
     Halted,
     TableState,
     Unconfigured,
@@ -37,9 +36,16 @@ from mirror_engine.monitoring.state_text import (
     lost_rows,
     notes,
 )
-from mirror_engine.results import Count, Part
+from mirror_engine.monitoring.status_results import (
+    FileStatus,
+    LeaseHolder,
+    Partner,
+    Status,
+    StatusSummary,
+    StatusTable,
+)
+from mirror_engine.results import CountedFinding, Failure, Finding, TableReference, utc
 from mirror_engine.storage.base import at_once
-from mirror_engine.tables.base import Way
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,36 +55,14 @@ if TYPE_CHECKING:
     from mirror_engine.engine.planner import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import Entry, ZoneListing
-    from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile, Mark
-    from mirror_engine.landing_zone.schema import Column
+    from mirror_engine.results import Column
     from mirror_engine.storage.lease import Holder
     from mirror_engine.storage.store_url import Place
+    from mirror_engine.tables.base import Way
 
 LOST_FILE = "ME025"
-
-
-class FileStatus(Part, frozen=True):
-    """One change file (LZ-9.7).
-
-    Attributes:
-        path: from the table folder
-        reason: why it is pending or was rejected; of an applied file, what was found about a file that replaced it
-            (LZ-3.13)
-        delta_version: that applied it; null if not applied or no longer known
-        rows: of an applied file
-        applied_by: null if not applied or not known
-        passthrough_skipped_because: why its rows were rewritten; null if they were not, or not known
-    """
-
-    path: str
-    state: Literal["pending", "applied", "rejected"]
-    reason: str | None = None
-    delta_version: Count | None = None
-    rows: Count | None = None
-    applied_by: Way | None = None
-    passthrough_skipped_because: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,8 +90,7 @@ class TableStatus:
     delta_version: int | None  # of the last commit; None before the first
     last_commit_at: float | None  # seconds since 1970; None before the first commit
     lag_seconds: float  # age of the oldest file that is not in the table; 0 if all are
-    # Code, message and help of why it is tried again; None if nothing failed since
-    last_failure: Mapping[str, Any] | None = None
+    last_failure: Failure | None = None  # why it is tried again; None if nothing failed since
     # Why Fabric, which mirrors it, would reject a pending file; None where none, or none was read
     would_reject: Diagnostic | None = None
     columns: Sequence[Column] | None = None  # of the Delta table; None if there is none, or nobody asked
@@ -117,13 +100,13 @@ class TableStatus:
         is_bare = isinstance(self.state, CaughtUp) and self.delta_version is None
         bare = "; no table yet: no file gives a column a type" if is_bare else ""
         lost = f"; {count(self.lost_files, 'lost file')} [{LOST_FILE}]" if self.lost_files else ""
-        failure = self.last_failure["message"] if self.last_failure else ""
+        failure = self.last_failure.message if self.last_failure else ""
         rows = lost_rows(self.rows_lost)
         return describe(self.name, self.state) + bare + lost + rows + notes(self.ignored, failure)
 
     def help(self, *, engine_running: bool) -> str:
         """What to do about the last failure, or else the state, lost files or rows; empty if nothing is to be done."""
-        help = self.last_failure["help"] if self.last_failure else ""
+        help = (self.last_failure.help if self.last_failure else "") or ""
         help = help or help_for(self.state, engine_running=True, lost=self.rows_lost)
         help = help or ("send the lost changes again, then rebuild the table" if self.lost_files else "")
         help = help or next((found.help for found in self.rows_lost), "")
@@ -156,52 +139,51 @@ class TableStatus:
     def pending_files(self) -> tuple[FileStatus, ...]:
         return tuple(file for file in self.files if file.state != "applied")
 
-    @property
-    def own_diagnostic(self) -> Diagnostic | None:
-        """The diagnostic of the state, if that has one."""
-        match self.state:
-            case Halted(diagnostic) | Unconfigured(diagnostic) | Deleted(diagnostic) | Unlisted(diagnostic):
-                return diagnostic
-            case _:
-                return None
+    def shown(self, *, engine_running: bool) -> StatusTable:
+        """Return the table as results show it."""
+        own, committed = self.state.diagnostic, self.last_commit_at
+        return StatusTable.taken_from(
+            self,
+            **TableReference.of(self.name, self.delta_folder).to_json(),
+            state=self.state.code,
+            help=self.help(engine_running=engine_running) or None,
+            diagnostic=own and Finding.of(own),
+            would_reject=self.would_reject and Finding.of(self.would_reject),
+            pending_files=len(self.pending_files),
+            lag_seconds=round(self.lag_seconds, 3),
+            last_commit_at=None if committed is None else utc(committed),
+            ignored=[*map(Finding.of, self.ignored)],
+            diagnostics=[CountedFinding.of(*each) for each in self.diagnostics],
+        )
 
 
-@dataclass(frozen=True)
-class MirrorStatus:
-    """A mirrored database at one moment."""
+class MirrorStatus(StatusSummary, frozen=True):
+    """A mirrored database at one moment, with its diagnostics and tables as the engine has them."""
 
-    root: str
-    zone: str  # the landing zone, from ROOT; `""` without one
+    found: tuple[Diagnostic, ...]  # about the zone itself
     tables: tuple[TableStatus, ...]
-    diagnostics: tuple[Diagnostic, ...] = ()  # about the zone itself
-    engine_running: bool = False
-    last_heartbeat_at: float | None = None  # seconds since 1970; None if no engine ever ran
-    next_scan_at: float | None = None  # seconds since 1970; None if no engine is running
-    partner: PartnerEvents | None = None  # the publisher's own words (LZ-1.8); None if it left none
-    last_failure: Mapping[str, Any] | None = None  # of the landing zone as a whole; as of a table
-    # Who has the lease of a ROOT in a store, or had it last; None of a ROOT on this machine
-    lease: Holder | None = None
-    # By kind, of the last scan of the engine on this machine, else of this one; empty without a store
-    scan_requests: Mapping[str, int] = field(default_factory=dict)
-    # What Fabric says of it, where Fabric mirrors it; its words then are those of the tables, too
-    fabric: Mapping[str, str | None] | None = None
 
     @property
     def unlisted(self) -> tuple[Diagnostic, ...]:
         """A diagnostic for each folder that could not be listed or read: nothing is known of its tables."""
-        return tuple(found for found in self.diagnostics if found.code == UNLISTED)
-
-    @property
-    def counts(self) -> TableCounts:
-        """How many tables there are of each kind."""
-        is_stuck = (table.needs_attention or table.urgency == "stuck" for table in self.tables)
-        kinds = (kind_of(table.state.code, is_stuck=stuck) for table, stuck in zip(self.tables, is_stuck, strict=True))
-        return TableCounts(**Counter(kinds))
+        return tuple(found for found in self.found if found.code == UNLISTED)
 
     @property
     def is_worked_on(self) -> bool:
         """Whether pending files will be applied: an engine is running, or Fabric mirrors it."""
         return self.engine_running or self.fabric is not None
+
+    def shown(self) -> Status:
+        """Return it as results show it."""
+        tables = [table.shown(engine_running=self.is_worked_on) for table in self.tables]
+        return Status.taken_from(self, counts=_counts(self.tables), tables=tables)
+
+
+def _counts(tables: Sequence[TableStatus]) -> TableCounts:
+    """How many tables there are of each kind."""
+    stuck = (table.needs_attention or table.urgency == "stuck" for table in tables)
+    kinds = (kind_of(table.state.code, is_stuck=is_stuck) for table, is_stuck in zip(tables, stuck, strict=True))
+    return TableCounts(**Counter(kinds))
 
 
 def mirror_status(  # noqa: PLR0913 - independent facts
@@ -211,17 +193,20 @@ def mirror_status(  # noqa: PLR0913 - independent facts
     plans: Mapping[TableName, Plan],
     *,
     engine_running: bool,
+    holder: Holder | None = None,
     also: str | int | None = "",
 ) -> MirrorStatus:
     """Status of a mirror.
 
+    `holder`: who has the lease of a ROOT in a store, or had it last.
     `also`: applied files that are shown although they were moved away: one by path or number, or how many of the last
     ones; None: all.
     Raises `StorageUnavailable` where the last heartbeat or the ledger cannot be read.
     """
     ledger = context.ledger
-    failures = ledger.failures()
+    failures = {folder: Failure(**each) for folder, each in ledger.failures().items()}
     files = {listing.name: listing.files for listing in zone.tables}
+    heartbeat = last_heartbeat(context.storage)
     next_scan = ledger.get_property(NEXT_POLL) if engine_running else None
     requests = ledger.get_property(SCAN_REQUESTS) if engine_running else None
     fabric = context.delta if isinstance(context.delta, FabricTables) else None
@@ -235,17 +220,21 @@ def mirror_status(  # noqa: PLR0913 - independent facts
 
     tables = tuple(at_once(context.storage, status_of, plans))
     return MirrorStatus(
-        str(root),
-        zone.folder if zone.identity else "",
-        tables,
-        zone.diagnostics,
-        engine_running,
-        last_heartbeat(context.storage),
-        float(next_scan) if next_scan else None,
-        zone.partner,
-        failures.get(""),
+        root=str(root),
+        zone=zone.folder if zone.identity else None,
+        partner=Partner.of(zone.partner) if zone.partner else None,
+        engine_running=engine_running,
+        lease=LeaseHolder.of(holder) if holder else None,
         fabric=fabric.replicator if fabric else None,
-        scan_requests=json.loads(requests) if requests else zone.requests,
+        last_heartbeat_at=None if heartbeat is None else utc(heartbeat),
+        next_scan_at=utc(float(next_scan)) if next_scan else None,
+        # of the engine on this machine, else of this scan
+        scan_requests=(json.loads(requests) if requests else zone.requests) or None,
+        counts=_counts(tables),
+        last_failure=failures.get(""),
+        diagnostics=[*map(Finding.of, zone.diagnostics)],
+        found=zone.diagnostics,
+        tables=tables,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from mirror_engine.display import (
     MAX_LINES,
@@ -26,7 +26,6 @@ from mirror_engine.landing_zone.listing import UNLISTED
 from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Halted, Loading, Unlisted
 from mirror_engine.landing_zone.text import count
 from mirror_engine.monitoring.state_text import NO_FOLDERS, START_ENGINE, TableCounts, Urgency
-from mirror_engine.monitoring.status import FileStatus
 from mirror_engine.results import (
     Column,
     Count,
@@ -43,6 +42,7 @@ from mirror_engine.results import (
     utc,
 )
 from mirror_engine.storage.lease import STRANGER
+from mirror_engine.tables.base import Way
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -50,12 +50,33 @@ if TYPE_CHECKING:
     from mirror_engine.display import Lines
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import PartnerEvents
-    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.storage.lease import Holder
 
 STATE_STYLES = {"stuck": "bold red", "idle": "yellow", "busy": "cyan", "well": "green"}  # most urgent first
 MAX_PARAGRAPHS = 20  # of tables in one report
 MAX_CHARACTERS = 100  # of one value of the partner events, which may be any text
+
+
+class FileStatus(Part, frozen=True):
+    """One change file (LZ-9.7).
+
+    Attributes:
+        path: from the table folder
+        reason: why it is pending or was rejected; of an applied file, what was found about a file that replaced it
+            (LZ-3.13)
+        delta_version: that applied it; null if not applied or no longer known
+        rows: of an applied file
+        applied_by: null if not applied or not known
+        passthrough_skipped_because: why its rows were rewritten; null if they were not, or not known
+    """
+
+    path: str
+    state: Literal["pending", "applied", "rejected"]
+    reason: str | None = None
+    delta_version: Count | None = None
+    rows: Count | None = None
+    applied_by: Way | None = None
+    passthrough_skipped_because: str | None = None
 
 
 class Partner(Part, frozen=True):
@@ -161,25 +182,6 @@ class TableSummary(TableReference, frozen=True):
     delta_version: Count | None
     last_commit_at: Moment | None
 
-    @classmethod
-    def of_table(cls, found: TableStatus, *, engine_running: bool, **more: object) -> Self:
-        """Convert from a table's internal status."""
-        own, columns, committed = found.own_diagnostic, found.columns, found.last_commit_at
-        return cls.taken_from(
-            found,
-            **TableReference.of(found.name, found.delta_folder).to_json(),
-            state=found.state.code,
-            help=found.help(engine_running=engine_running) or None,
-            last_failure=found.last_failure and Failure(**found.last_failure),
-            diagnostic=own and Finding.of(own),
-            would_reject=found.would_reject and Finding.of(found.would_reject),
-            pending_files=len(found.pending_files),
-            lag_seconds=round(found.lag_seconds, 3),
-            columns=None if columns is None else [Column.taken_from(each) for each in columns],
-            last_commit_at=None if committed is None else utc(committed),
-            **more,
-        )
-
     @property
     def applied(self) -> str:
         """The watermark, or the number of partitions that have one."""
@@ -198,12 +200,6 @@ class StatusTable(TableSummary, frozen=True):
     files: Sequence[FileStatus]
     ignored: Sequence[Finding]
     diagnostics: Sequence[CountedFinding]
-
-    @classmethod
-    def of_status(cls, found: TableStatus, *, engine_running: bool) -> Self:
-        """Convert from a table's internal status."""
-        ignored, counted = map(Finding.of, found.ignored), (CountedFinding.of(*each) for each in found.diagnostics)
-        return cls.of_table(found, engine_running=engine_running, ignored=[*ignored], diagnostics=[*counted])
 
     @property
     def pending(self) -> Sequence[FileStatus]:
@@ -295,35 +291,11 @@ class StatusSummary(Part, frozen=True):
     last_failure: Failure | None
     diagnostics: Sequence[Finding]
 
-    @classmethod
-    def of_mirror(cls, found: MirrorStatus, **more: object) -> Self:
-        """Convert from a mirror's internal status."""
-        beat, scan = found.last_heartbeat_at, found.next_scan_at
-        return cls.taken_from(
-            found,
-            zone=found.zone or None,
-            partner=found.partner and Partner.of(found.partner),
-            lease=found.lease and LeaseHolder.of(found.lease),
-            fabric=found.fabric and FabricReport(**found.fabric),
-            last_heartbeat_at=None if beat is None else utc(beat),
-            next_scan_at=None if scan is None else utc(scan),
-            scan_requests=found.scan_requests or None,
-            last_failure=found.last_failure and Failure(**found.last_failure),
-            diagnostics=[*map(Finding.of, found.diagnostics)],
-            **more,
-        )
-
 
 class Status(StatusSummary, Result, frozen=True):
     """The state of every table."""
 
     tables: Sequence[StatusTable]
-
-    @classmethod
-    def of_status(cls, found: MirrorStatus) -> Self:
-        """Convert from a mirror's internal status."""
-        tables = (StatusTable.of_status(each, engine_running=found.is_worked_on) for each in found.tables)
-        return cls.of_mirror(found, tables=[*tables])
 
     @property
     def unlisted(self) -> Sequence[Finding]:

@@ -86,7 +86,7 @@ class SyncedTable(TableReference, frozen=True):
         *found: Diagnostic,
     ) -> Self:
         """Describe a table: why it is tried again, and what was `found` besides the state."""
-        lost, own = [each for each in found if each.code == LOST_ROWS], getattr(state, "diagnostic", None)
+        lost, own = [each for each in found if each.code == LOST_ROWS], state.diagnostic
         ignored, external = _ignored(found), next((each for each in found if each.code == EXTERNAL_CHANGE), None)
         help = failure.help if failure else help_for(state, engine_running=False, lost=lost)
         return cls.of(

@@ -50,7 +50,7 @@ def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_sch
         if not tables:
             unmet.append(UnmetCondition(name, "", f"{name}: the landing zone has no such table folder yet", suggestion))
     if unmet and (failure := status.last_failure):
-        unmet.append(UnmetCondition("", "", f"last failure: {failure['message']}", failure["help"] or ""))
+        unmet.append(UnmetCondition("", "", f"last failure: {failure.message}", failure.help or ""))
     return tuple(unmet)
 
 
@@ -130,7 +130,7 @@ def _reason(table: TableStatus, path: str, status: MirrorStatus) -> UnmetConditi
             return None
         is_ready = known.state != "applied" and isinstance(table.state, (Behind, Loading))
         help_text = table.help(engine_running=status.is_worked_on)
-        failed = f"; last failure: {table.last_failure['message']}" if table.last_failure else ""
+        failed = f"; last failure: {table.last_failure.message}" if table.last_failure else ""
         message = f"{name}: {path} is {known.state}: {known.reason}{failed}"
         return UnmetCondition(name, state, message, help_text, needs_attention=not is_ready)
     ignored = next((found for found in table.ignored if found.path == f"{table.name.folder}/{path}"), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirror_engine.monitoring.status import mirror_status
@@ -32,6 +32,5 @@ class MirrorSnapshot:
 
     def status(self, also: str | int = "") -> MirrorStatus:
         """How every table is; `also` as of `mirror_status`."""
-        running = self.engine_running
-        found = mirror_status(self.root, self.context, self.zone, self.plans, engine_running=running, also=also)
-        return replace(found, lease=self.holder)
+        facts = self.root, self.context, self.zone, self.plans
+        return mirror_status(*facts, engine_running=self.engine_running, holder=self.holder, also=also)

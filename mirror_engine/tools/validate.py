@@ -245,10 +245,10 @@ def report_of(
         shown = CheckedTable.of(table.name, table.delta_folder, *facts, error, ())
         is_text = bool(listing and listing.usable and listing.usable.is_text)
         tables.append(TableReport(shown, tuple(diagnostics.items()), is_text))
-    of_zone = Counter(status.diagnostics) | Counter(more.get("", ()))
+    of_zone = Counter(status.found) | Counter(more.get("", ()))
     if target.is_whole and zone.tables and target.storage.stat(f"{zone.folder}/{PARTNER_EVENTS_FILE}") is None:
         of_zone[diagnose("ME092", "")] = 1
-    name = status.partner.partner_name if status.partner else ""
+    name = status.partner.name if status.partner else ""
     return ValidationReport(
         tuple(tables), tuple(of_zone.items()), target.landing_zone, target=str(target.path), partner_name=name
     )

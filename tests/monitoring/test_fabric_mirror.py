@@ -24,6 +24,7 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_mirror import progress_of
+from mirror_engine.monitoring.status_results import FabricReport
 from mirror_engine.onelake import storage_api
 from mirror_engine.onelake.options import FaultRule
 from mirror_engine.storage.azure_stores import DatalakeUrl
@@ -90,7 +91,7 @@ def seen(root, **options):
 
 
 def described(table, applied):
-    halted_by = getattr(table.state, "diagnostic", table.would_reject)
+    halted_by = table.state.diagnostic or table.would_reject
     state = halted_by.full_message if halted_by else table.state.code
     pending = sorted(file.path for file in table.pending_files)
     return state, table.watermarks, applied, pending
@@ -192,7 +193,7 @@ def test_odd_monitoring_files_are_read_as_no_entries(tmp_path, content):
     storage.write("Files/Monitoring/replicator.json", b'{"status": "Paused", "errorMessage": null}')
     with shop.mirror() as mirror:
         status = mirror._status()
-    assert (status.fabric, status.tables[0].fabric_status) == ({"status": "Paused", "error": None}, None)
+    assert (status.fabric, status.tables[0].fabric_status) == (FabricReport("Paused", None), None)
 
 
 def test_a_root_with_a_record_or_ledger_of_this_engine_is_not_fabric_s(tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 from scripted_faults import Failing, faulty
 
 from mirror_engine.errors import UsageError
@@ -114,7 +115,7 @@ def test_a_file_that_was_moved_away_stays_applied(waiting_mirror, items_table, t
     assert not (tmp_path / f"Files/LandingZone/Items/{FIRST}").exists()
     assert not_applied(waiting_mirror, FIRST) == []
     status = waiting_mirror._status()
-    forgetful = replace(status, tables=(replace(status.tables[0], files=()),))
+    forgetful = structs.replace(status, tables=(replace(status.tables[0], files=()),))
     assert file_not_applied(forgetful, FIRST, (), "dbo") == file_not_applied(forgetful, SECOND, (), "dbo") == ()
     assert file_not_applied(forgetful, THIRD, (), "dbo")[0].message == f"Items: {THIRD} has not landed yet"
     assert file_not_applied(forgetful, FIRST.replace("parquet", "csv"), (), "dbo") != ()

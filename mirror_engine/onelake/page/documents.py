@@ -12,7 +12,7 @@ from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import shown_names
-from mirror_engine.landing_zone.states import Blocked, Deleted, Halted, Unconfigured, Unlisted
+from mirror_engine.landing_zone.states import Blocked
 from mirror_engine.landing_zone.text import printable
 from mirror_engine.monitoring.history import MAX_NAMED
 from mirror_engine.monitoring.status_results import StatusSummary, TableSummary
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.monitoring.rows import SortedRows
-    from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
+    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
+    from mirror_engine.monitoring.status_results import FileStatus
     from mirror_engine.onelake.engine_pool import ShownItem
     from mirror_engine.onelake.page.statuses import CachedStatus, StatusCache
     from mirror_engine.tables.base import HistoryEntry
@@ -66,7 +67,7 @@ def explanation_page(code: str) -> Document | None:
 def _item(cached: CachedStatus) -> Document:
     item, status, made = cached.item, cached.status, cached.documents
     if status and "mirror" not in made:  # once a scan: there may be thousands of tables
-        facts = StatusSummary.of_mirror(status).to_json()
+        facts = StatusSummary.taken_from(status).to_json()
         made["mirror"] = _printable({**facts, "tables": _tables(cached, status, status.tables)})
     zone = quote(f"{item.workspace}/{item.name}{SUFFIXES[0]}/{ZONE}", errors="replace")
     facts = {
@@ -87,7 +88,7 @@ def _tables(cached: CachedStatus, status: MirrorStatus, tables: Sequence[TableSt
     names = shown_names(each.name for each in status.tables)
     found = []
     for table in tables:
-        whole = TableSummary.of_table(table, engine_running=status.is_worked_on)
+        whole = TableSummary.taken_from(table.shown(engine_running=status.is_worked_on))
         summary, last = whole.to_json(), last_diagnostic(table)
         since = iso_text(utc(cached.scanned_at - table.lag_seconds)) if table.pending_files else None
         del summary["lag_seconds"]  # it changes all the time
@@ -106,7 +107,7 @@ def _tables(cached: CachedStatus, status: MirrorStatus, tables: Sequence[TableSt
 
 def last_diagnostic(table: TableStatus) -> Diagnostic | None:
     """The diagnostic that stops a table; else the last one."""
-    if isinstance(table.state, (Halted, Unconfigured, Deleted, Unlisted)):
+    if table.state.diagnostic:
         return table.state.diagnostic
     if isinstance(table.state, Blocked):
         return next((found for found, _ in table.diagnostics if found.has(Trait.BLOCKS)), None)

@@ -71,7 +71,8 @@ def _samples(cached: CachedStatus) -> Iterator[tuple[str, tuple[str, ...], float
     yield "up", (), float(status is not None and status.engine_running)
     if status is None:
         return
-    yield "last_heartbeat_timestamp_seconds", (), status.last_heartbeat_at
+    heartbeat = status.last_heartbeat_at
+    yield "last_heartbeat_timestamp_seconds", (), heartbeat.timestamp() if heartbeat else None
     for code, often in sorted(Counter(diagnostic.code for diagnostic in status.diagnostics).items()):
         yield "landing_zone_diagnostics", (code,), often
     for table in status.tables:
@@ -111,5 +112,5 @@ def _reason(cached: CachedStatus, now: float) -> str:
         return cached.error
     if cached.status.last_heartbeat_at is None:
         return "Running, no heartbeat yet"
-    age = now - cached.status.last_heartbeat_at
+    age = now - cached.status.last_heartbeat_at.timestamp()
     return f"Running, last heartbeat {span(age)} ago" if age >= MAX_HEARTBEAT_AGE_SECONDS else ""

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import TableListing, ZoneListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.monitoring.status import FileStatus, TableStatus
+    from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.monitoring.status_results import FileStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import HistoryEntry
     from mirror_engine.tools.snapshot import MirrorSnapshot

@@ -27,7 +27,8 @@ from mirror_engine.tools.dry_run import DryRun, first_numbers
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.monitoring.status import FileStatus, TableStatus
+    from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.monitoring.status_results import FileStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import Chosen, DeltaWriter
     from mirror_engine.tables.reading.spill import ReadMode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace as file_with
+from msgspec import structs
 
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.states import Behind, Halted, Loading
@@ -35,7 +35,7 @@ class _ContinuingWriter(KeyWriter):
 
 def with_rejections(seen: MirrorSnapshot, status: MirrorStatus) -> MirrorStatus:
     """Return the status with the first file of each table that Fabric would reject; may raise `TransientError`."""
-    return replace(status, tables=tuple(_checked(seen, table) for table in status.tables))
+    return structs.replace(status, tables=tuple(_checked(seen, table) for table in status.tables))
 
 
 def _checked(seen: MirrorSnapshot, table: TableStatus) -> TableStatus:
@@ -46,9 +46,9 @@ def _checked(seen: MirrorSnapshot, table: TableStatus) -> TableStatus:
     path = found.path.removeprefix(f"{table.name.folder}/")
     at = paths.index(path) if path in paths else 0  # metadata is read before all of them
     files = (
-        file_with(file, state="rejected", reason=found.message)
+        structs.replace(file, state="rejected", reason=found.message)
         if file.path == path
-        else file_with(file, reason=f"Fabric would halt at {found.path}")
+        else structs.replace(file, reason=f"Fabric would halt at {found.path}")
         if place >= at and file.state != "applied"
         else file
         for place, file in enumerate(table.files)

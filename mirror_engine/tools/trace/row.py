@@ -32,7 +32,7 @@ from mirror_engine.tools.trace.results import MarkedRow, NotApplied, ReplayStart
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from mirror_engine.monitoring.status import FileStatus
+    from mirror_engine.monitoring.status_results import FileStatus
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, CommitResult, TableSnapshot
     from mirror_engine.tools.trace.context import TraceContext
     from mirror_engine.tools.trace.dry_run import DryRunStart

@@ -33,7 +33,7 @@ def test_every_number_is_that_of_status(window):
         return reported.get(key)
 
     status = window.mirror(SHOP)._status()
-    assert number("last_heartbeat_timestamp_seconds") == status.last_heartbeat_at
+    assert number("last_heartbeat_timestamp_seconds") == status.last_heartbeat_at.timestamp()
     assert number("up") == 0
     for table in status.tables:
         name = table.name.normalized
@@ -70,8 +70,12 @@ def test_an_unreadable_mirror_is_down_and_the_others_have_metrics(window):
     assert any(dict(labels).get("table") == "Sales.Orders" for _, labels in reported)
 
 
+def heartbeats(window):
+    return [window.mirror(item.id)._status().last_heartbeat_at.timestamp() for item in window.shown]
+
+
 def ready(window, age_seconds=0.0):
-    newest = max(window.mirror(item.id)._status().last_heartbeat_at for item in window.shown)
+    newest = max(heartbeats(window))
     return unready(StatusCache(window.items).all(), newest + age_seconds)
 
 
@@ -94,14 +98,14 @@ def test_only_what_should_run_must(window, state, error, words):
 def test_a_running_item_without_a_heartbeat_or_a_folder_is_not_ready(window):
     window.add("3", "Sales", "New")
     (window.folder / EVIL).rename(window.folder / "elsewhere")
-    words = unready(StatusCache(window.items).all(), window.mirror(SHOP)._status().last_heartbeat_at)
+    words = unready(StatusCache(window.items).all(), window.mirror(SHOP)._status().last_heartbeat_at.timestamp())
     assert words[1:] == ["Sales/New: Running, no heartbeat yet"]
     assert words[0].startswith("<b>Workspace/<i>Item</i>: ")
     assert "no such folder" in words[0]
 
 
 def test_readiness_is_503_with_words_and_health_is_not_asked_of_the_mirrors(window):
-    heartbeat = min(window.mirror(item.id)._status().last_heartbeat_at for item in window.shown)
+    heartbeat = min(heartbeats(window))
     now = [heartbeat]
     client = TestClient(Web(window.items, clock=lambda: now[0]).app)
     assert (client.get("/readyz").status_code, client.get("/readyz").text) == (200, "ready\n")

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from browser import DESKTOP, PHONE, browser, tab, until
+from msgspec import structs
 from page_tables import EVIL, EVIL_TABLE, SHOP, Window, served
 
 from mirror_engine.explain.pages import explanation
@@ -261,7 +262,7 @@ def test_5000_tables_are_shown_in_part_and_found_by_name(visit, tmp_path):
 
     class View:
         def _status(self, _):
-            return replace(status, tables=many)
+            return structs.replace(status, tables=many)
 
     window.change(SHOP, view=View)
     with served(window) as served_page:
