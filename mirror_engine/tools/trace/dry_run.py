@@ -24,6 +24,7 @@ from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, ReadCo
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import LandedFolder, ReadRequest
 from mirror_engine.tools.dry_run import DryRun, first_numbers
+from mirror_engine.tools.trace.results import ReplayStart
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
@@ -44,11 +45,9 @@ class DryRunStart:
 
     progress: Progress  # at that point
     applied: Applied  # the known files of all before the replay
-    deleted_files: int  # how many
-    not_replayed: tuple[str, ...]  # existing files that were applied before or along with a deleted one
-    delta_version: int | None  # after the last of these files; None if it is not known
-    schema: TableSchema  # at that version; the present one if that is not known
-    rows: pa.Table | None  # at that version, or those asked for; None if they are not known
+    schema: TableSchema  # after the last of these files; the present one if that is not known
+    rows: pa.Table | None  # then, or those asked for; None if they are not known
+    shown: ReplayStart
 
 
 def dry_run_table(
@@ -148,11 +147,14 @@ def dry_run_start(trace: TraceContext, where: Chosen | None = None) -> DryRunSta
     return DryRunStart(
         start,
         Applied(files, marks),
-        deleted_files=unknown + sum(path not in present for path in before),
-        not_replayed=tuple(path for path in before if path in present),
-        delta_version=None if rows is None else version,
-        schema=schema,
-        rows=rows,
+        schema,
+        rows,
+        ReplayStart(
+            deleted_files=unknown + sum(path not in present for path in before),
+            not_replayed=tuple(path for path in before if path in present),
+            delta_version=None if rows is None else version,
+            has_rows=rows is not None,
+        ),
     )
 
 

@@ -27,7 +27,7 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tools.diff import diff_tables
 from mirror_engine.tools.trace.dry_run import dry_run_start, dry_run_table, file_state, read_pending
-from mirror_engine.tools.trace.results import FileEffects, FileTrace, ReplayStart, WhatIfTrace
+from mirror_engine.tools.trace.results import FileEffects, FileTrace, WhatIfTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ def trace_file(trace: TraceContext, name: str) -> FileTrace:
     else:
         status = file_state(trace, pending) if pending and actual.state != "applied" else actual
         state, reason = status.state, status.reason or ""
-    if not reason and start and path in start.not_replayed:
+    if not reason and start and path in start.shown.not_replayed:
         reason = "it was applied along with or before a deleted file: the rows it matched are not known"
     elif not reason and start and path in start.applied.files:
         reason = "it was deleted: its rows are not known"
@@ -194,7 +194,7 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
         changes=sentences,
         message=describe(trace.name, state),
         message_what_if=_described(trace, order, content, other_state),
-        replay_start=ReplayStart.of(start),
+        replay_start=start.shown if start else None,
     )
 
 

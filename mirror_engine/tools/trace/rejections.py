@@ -12,6 +12,7 @@ from mirror_engine.landing_zone.states import Behind, Halted, Loading
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tools.trace.context import open_trace
 from mirror_engine.tools.trace.dry_run import VERSION, DryRunStart, dry_run_table
+from mirror_engine.tools.trace.results import ReplayStart
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
@@ -65,7 +66,7 @@ def _first_rejected(seen: MirrorSnapshot, table: TableName) -> Diagnostic | None
     if progress and known:  # behind all applied files, whose rows are not needed
         rows = max(1, progress.rows_processed)
         progress = replace(progress, batch=1, delta_version=VERSION, rows_processed=rows)
-        start = DryRunStart(progress, trace.applied, 0, (), None, known.schema, None)
+        start = DryRunStart(progress, trace.applied, known.schema, None, ReplayStart(0, (), None, has_rows=False))
     sizes = [file.size for file in trace.listing.files]
     state = dry_run_table(trace, start, _ContinuingWriter(known), keys_only(sizes)).state
     return state.diagnostic if isinstance(state, Halted) else None

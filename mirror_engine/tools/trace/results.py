@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from mirror_engine.display import Lines
-    from mirror_engine.tools.trace.dry_run import DryRunStart
 
 Marker = Annotated[int, Meta(extra_json_schema={"enum": [marker.value for marker in RowMarker]})]
 MarkerName = Annotated[str, Meta(extra_json_schema={"enum": [marker.name.lower() for marker in RowMarker]})]
@@ -54,13 +53,6 @@ class ReplayStart(Part, frozen=True):
     not_replayed: Sequence[str]
     delta_version: Count | None
     has_rows: bool
-
-    @classmethod
-    def of(cls, start: DryRunStart | None) -> Self | None:
-        """Convert from the start of a dry run; None stays None."""
-        if start is None:
-            return None
-        return cls(start.deleted_files, start.not_replayed, start.delta_version, start.rows is not None)
 
     def lines(self) -> Lines:
         """What was deleted, and from where the replay starts."""

@@ -27,7 +27,7 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import ReadMode, RowMemory, RowSpill
 from mirror_engine.tools.diff import typed
 from mirror_engine.tools.trace.dry_run import START_PATH, dry_run_start, dry_run_table, file_state, read_pending
-from mirror_engine.tools.trace.results import MarkedRow, NotApplied, ReplayStart, RowChange, RowTrace
+from mirror_engine.tools.trace.results import MarkedRow, NotApplied, RowChange, RowTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -214,7 +214,7 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowTrace:
     return RowTrace(
         **asdict(trace.reference),
         key=texts,
-        replay_start=ReplayStart.of(start),
+        replay_start=start.shown if start else None,
         rows_at_start=first,
         changes=changes,
         not_applied=tuple(_pending(file, trace, writer, one_key(where)) for file in replayed.pending_files),
