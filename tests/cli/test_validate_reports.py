@@ -152,7 +152,7 @@ def scanned(report):
 def test_sarif_has_rule_level_location_and_line():
     run = scanned(zone(items(WRONG_MARKER, diagnose("ME016", "Items/_metadata.json"), is_text=True)))
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["ME016", "ME037"]
-    assert "There is no 3" in run["tool"]["driver"]["rules"][1]["help"]["markdown"]
+    assert "There is no marker 3" in run["tool"]["driver"]["rules"][1]["help"]["markdown"]
     first, second = run["results"]
     assert (first["ruleId"], first["level"], second["level"]) == ("ME037", "error", "note")
     assert first["locations"][0]["physicalLocation"] == {
