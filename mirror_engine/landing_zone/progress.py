@@ -12,6 +12,7 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic
 from mirror_engine.landing_zone.schema import Column  # noqa: TC001 - `typed` reads the fields' types
 
 _YEAR_10000 = 253_402_300_800.0  # in seconds since 1970
+_LATER = {"columns": "", "forgotten_until": -1}  # fields that values from earlier versions of this engine lack
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ class Progress:
             ValueError: it is no progress.
         """
         try:
-            progress: Progress = typed(cls, {"columns": "", **value, "diagnostics": {}})  # earlier ones have none
+            progress: Progress = typed(cls, {**value, "diagnostics": {}})
             diagnostics = {typed(Diagnostic, found): typed(int, count) for found, count in value["diagnostics"]}
             for diagnostic in (*diagnostics, *([progress.rejection.diagnostic] if progress.rejection else ())):
                 _ = diagnostic.definition  # fail now if its code is unknown, not when it is printed
@@ -237,7 +238,13 @@ def _reader(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - any type
     outer, inner = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and is_dataclass(kind):
         readers = {name: _reader(field_type) for name, field_type in get_type_hints(kind).items()}
-        return lambda value: kind(**{name: read(value[name]) for name, read in readers.items()})
+        later = {name: default for name, default in _LATER.items() if name in readers}
+
+        def of_fields(value: Any) -> Any:  # noqa: ANN401 - the same
+            given = {**later, **value} if later else value
+            return kind(**{name: read(given[name]) for name, read in readers.items()})
+
+        return of_fields
     if outer is UnionType:
         read = _reader(inner[0])
         return lambda value: None if value is None else read(value)

@@ -357,3 +357,24 @@ def test_record_lost_to_log_cleanup_is_committed_again(tmp_path):
         running.cycle(NO_STOP)
     known_again(shop)
     assert shop.ids() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["ledger kept", "ledger lost"])
+def test_table_of_an_earlier_version_goes_on(tmp_path, keeps):
+    """Its segments do not say up to where names are forgotten: not as files, nor in commits, nor in the ledger."""
+    shop = shop_at(tmp_path)
+    shop.apply(*range(1, 12))
+    expected, field = known(shop), ',"forgotten_until":-1'
+    for file in shop.root.glob("Tables/**/_delta_log/**/*.json"):
+        older = file.read_text().replace(field, "").replace(field.replace('"', '\\"'), "")
+        assert "forgotten_until" not in older
+        file.write_text(older)
+    if keeps:
+        with closing(sqlite3.connect(shop.root / LEDGER)) as ledger, ledger:
+            ledger.execute("UPDATE tables SET progress = replace(progress, ', \"forgotten_until\": -1', '')")
+            assert not ledger.execute("SELECT * FROM tables WHERE progress LIKE '%forgotten%'").fetchall()
+    else:
+        shop.lose_state()
+    assert (shop.sync().commits, known(shop)) == (0, expected)
+    shop.apply(12)
+    assert shop.ids() == [*range(1, 13)]
