@@ -166,6 +166,8 @@ def _check_chunk_pages(file: BinaryIO, metadata: Struct, rows: int, *, is_option
         page = reader.struct()
         kind = page[_PAGE_KIND].data
         header = page[_PAGE_HEADERS[kind]].data
+        if page[_PAGE_SIZE].data < 0 or header[_PAGE_VALUES].data < 0:
+            raise ValueError("a page has a negative size or number of values")
         if kind == _DICTIONARY_PAGE and (at != begin or begin == data):
             raise ValueError("a dictionary is in the middle of a chunk")
         if kind != _DICTIONARY_PAGE:

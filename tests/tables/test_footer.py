@@ -264,6 +264,31 @@ def test_false_claim_of_a_footer_sends_the_file_to_the_rows_path(unkeyed, lie, k
         assert same_rows(unkeyed.outcome()["rows"], table.to_pylist())
 
 
+def page_header(size, values):
+    """The header of a page of plain values without NULLs."""
+    numbers = lambda *each: {at: Value(INTEGER, number) for at, number in enumerate(each, 1)}  # noqa: E731
+    return written({**numbers(DATA_PAGE, 0, size), 5: Value(STRUCT, numbers(values, PLAIN, 3, 3))})
+
+
+@pytest.mark.parametrize(("size", "values"), [(-len(page_header(-20, 0)), 0), (0, -20)])
+def test_page_of_a_negative_size_or_number_is_refused(unkeyed, size, values):
+    """It comes after the last value, where Arrow reads no more: there it would be the next page, and the next …"""
+    table, header = pa.table({"v": range(60)}), page_header(size, values)
+    path = unkeyed.land(table, use_dictionary=False, compression="none", write_statistics=False)
+    content, footer = path.read_bytes(), footer_of(path)
+    path.write_bytes(content[: -8 - len(footer)] + header + file_end(footer))
+
+    def claim(file):
+        [group], [chunk] = file[ROW_GROUPS].data, chunks(file)
+        file[3] = group[3] = chunk[METADATA].data[5] = Value(LONG, 60 + values)
+        chunk[METADATA].data[7] = Value(LONG, chunk[METADATA].data[7].data + len(header))
+
+    edited(path, claim)
+    assert unkeyed.sync() is RunResult.CAUGHT_UP
+    assert all(PAGES in way for way in unkeyed.ways().values())
+    assert same_rows(unkeyed.outcome()["rows"], table.slice(0, 60 + values).to_pylist())
+
+
 @pytest.mark.slow
 def test_file_whose_pages_are_encoded_in_a_newer_way_takes_the_rows_path(unkeyed):
     """Spark cannot read it; the footer may say otherwise."""
