@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
@@ -269,22 +270,43 @@ def test_a_log_that_cannot_be_read_now_is_no_damage(long_lake, monkeypatch):
     assert long_lake.sync().result is RunResult.CAUGHT_UP
 
 
-def test_missing_data_file_halts_its_table_at_the_first_file_that_needs_it(tmp_path):
+def overwrite(file):
+    """As a disk does that lost a block: size and magic bytes stay."""
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + bytes(len(content) - 8) + content[-4:])
+
+
+@pytest.mark.parametrize("has_statistics", [True, False], ids=["statistics", "no statistics"])
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda file: file.unlink(), "the Delta log names this file, but it is missing"),
+        (cut, "not a Parquet file"),
+        (overwrite, "it cannot be decoded"),
+    ],
+    ids=["missing", "cut", "overwritten"],
+)
+def test_damaged_data_file_halts_its_table_at_the_first_file_that_needs_it(tmp_path, damage, fault, has_statistics):
     """LZ-4.20: its log can be read, so the third try alone shows that waiting does not help; the rest continues."""
     shop = Shop(tmp_path, ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH))
     orders = shop.orders()
     orders.insert(row(1), row(2))
     shop.orders("Other").insert(row(9))
     shop.sync()
-    (gone,) = (tmp_path / TABLES / "dbo/Orders").glob("*.parquet")
-    aside = gone.rename(tmp_path / "aside")
+    (harmed,) = (tmp_path / TABLES / "dbo/Orders").glob("*.parquet")
+    if not has_statistics:  # as other programs write
+        *_, commit = sorted((tmp_path / TABLES / "dbo/Orders/_delta_log").glob("*.json"))
+        commit.write_text(re.sub(r'"stats":"(\\.|[^"\\])*",?', "", commit.read_text()).replace(",}", "}"))
+        shop.writer = ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH)
+    content = harmed.read_bytes()
+    damage(harmed)
     orders.delete(row(1))
     assert shop.sync().result is RunResult.NEEDS_ATTENTION
     state = shop.status().state
     assert isinstance(state, Halted)
     assert state.diagnostic.code == "ME086"
-    assert f"{gone.name}: the Delta log names this file, but it is missing" in state.diagnostic.message
+    assert f"{harmed.name}: {fault}" in state.diagnostic.message
     assert state.diagnostic.help.startswith("Restore the table's folder from a backup, or rebuild the table")
-    aside.rename(gone)
+    harmed.write_bytes(content)
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids() == [2]

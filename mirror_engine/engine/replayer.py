@@ -249,7 +249,11 @@ class Replayer:
             raise ConcurrentModification(f"{task.table.folder}: dropped in the meantime")
         self._context.emit(BatchStarted(task.table, len(task.pending), task.pending[0].path, task.pending[-1].path))
         known, snapshot = self._opened(task.table, known)
-        batch = self._read(task, step, known, snapshot)
+        try:
+            batch = self._read(task, step, known, snapshot)
+        except TableDamaged as error:  # of a data file without statistics, whose rows are counted
+            self._count_refusal(task, error, task.pending[0].path)
+            return None
         try:
             repeated = _repeats(self._context, task.table, batch.files)
             batch = replace(batch, diagnostics=(*batch.diagnostics, *repeated))

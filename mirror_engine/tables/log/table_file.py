@@ -74,6 +74,8 @@ def reading_file(data_file: TablePath) -> Iterator[None]:
     except pa.ArrowInvalid as error:
         raise TableDamaged(data_file, f"not a Parquet file: {str(error).splitlines()[0]}") from None
     except OSError as error:
+        if error.errno is None:  # Arrow's word for content that it cannot decode
+            raise TableDamaged(data_file, f"it cannot be decoded: {str(error).splitlines()[0]}") from None
         raise StorageUnavailable(f"{data_file}: cannot be read: {error.strerror or error}") from error
 
 
