@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from contextlib import suppress
 from datetime import UTC, date, datetime
 
 import pyarrow as pa
@@ -318,6 +319,13 @@ def test_the_text_marker_may_be_any_column_in_any_case():
     assert codes(b"__ROWMARKER__,Id\r\n4,1\r\n") == ["ME052", "ME034"]
     assert rows(b'Id,__ROWMARKER__,City\r\n1,"4",x\r\n') == [{"Id": 1, "City": "x", "__rowMarker__": 4}]
     assert "[ME052]" in rejection(b"__ROWMARKER__,Id\r\n4,1\r\n", Config(strict=True))
+
+
+@given(st.binary(max_size=40), st.sampled_from([b"", b"Id,City\r\n", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"]))
+def test_few_bytes_of_any_kind_are_rows_or_rejected(content, start):
+    """Fuzzing changes files of the fixtures: it hardly comes to one byte, or to GZIP and ZSTD that are none."""
+    with suppress(RejectedFile):
+        assert len(rows(start + content)) <= 40
 
 
 # --- whole columns
