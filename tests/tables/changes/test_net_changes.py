@@ -118,8 +118,12 @@ LIKE = {
     "binary": [b"a", b"\x00\x00"],
     "long": [-1, 2**53, 2**53 + 1],
     "double": [0.1, 0.1 + 2**-55, math.inf],
-    "timestamp": [dt.datetime(2026, 3, 29, 3, 30, tzinfo=dt.timezone(dt.timedelta(hours=1)))],
+    "timestamp": [
+        dt.datetime(2026, 3, 29, 3, 30, tzinfo=dt.timezone(dt.timedelta(hours=1))),
+        dt.datetime(2026, 3, 29, 2, 30, microsecond=1, tzinfo=dt.UTC),
+    ],
     "decimal(5,2)": [Decimal("0.010"), Decimal("-0.00")],
+    "decimal(38,10)": [Decimal("1234567890123456789012345678.0123456788")],
 }
 KEY_VALUES = {arrow_type(word): [*values, *LIKE.get(word, ())] for word, values in KEYS.items()}
 key_tables = st.lists(st.sampled_from(list(KEY_VALUES)), min_size=1, max_size=4).flatmap(
@@ -133,7 +137,15 @@ key_tables = st.lists(st.sampled_from(list(KEY_VALUES)), min_size=1, max_size=4)
 
 @given(key_tables)
 def test_two_rows_have_one_code_where_and_only_where_replay_sees_one_key(drawn):
-    kinds, rows, cut = drawn
+    check_codes(*drawn)
+
+
+@pytest.mark.parametrize("kind", KEY_VALUES, ids=str)
+def test_values_that_look_equal_have_one_code_only_where_replay_sees_one_key(kind):
+    check_codes([kind], [(value,) for value in KEY_VALUES[kind]], 1)
+
+
+def check_codes(kinds, rows, cut):
     columns = []
     for index, kind in enumerate(kinds):
         values = [row[index] for row in rows]
