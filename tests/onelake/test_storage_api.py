@@ -591,6 +591,7 @@ def test_containers_and_accounts(onelake_api):
     assert onelake_api.put(f"{BLOBS}/T/x?comp=metadata").status_code == 200
     assert onelake_api.put(f"{BLOBS}/T/x?comp=lease", headers={"x-ms-lease-action": "acquire"}).status_code == 201
     assert onelake_api.delete(f"{BLOBS}/T/x").status_code == 202
+    assert code(onelake_api.get(f"{BLOBS}/T/x")) == (404, "BlobNotFound")
 
 
 BATCH = (

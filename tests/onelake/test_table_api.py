@@ -403,10 +403,14 @@ def test_nothing_outside_of_the_item_is_read(own, tmp_path):
         for line in lines:
             line.get("add", {}).update(added)
         commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for table in ("sell/Linked", "linked/t", "sell/Far", "sell/Marks", "../Tables", "sell/.."):
+    own.write("sell/Behind", ORDERS)
+    [file] = (own.folder / "sell/Behind").glob("*.parquet")
+    file.unlink()
+    file.symlink_to(next((secret / "t").glob("*.parquet")))
+    for table in ("sell/Linked", "linked/t", "sell/Behind", "sell/Far", "sell/Marks", "../Tables", "sell/.."):
         assert own.client.post(f"{own.read_path(table)}/read").status_code == 404, table
     listed = own.client.get(f"{own.namespaces}/sell/tables").json()["identifiers"]
-    assert [each["name"] for each in listed] == ["Far", "Marks", "Orders"]
+    assert [each["name"] for each in listed] == ["Behind", "Far", "Marks", "Orders"]
 
 
 @pytest.mark.parametrize(
