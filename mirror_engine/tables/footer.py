@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MAX_SHIFT = 63  # of a number's last seven bits
 _TRUE, _FALSE, _BYTE, _SHORT, INTEGER, LONG, _DOUBLE, BINARY, LIST, _SET, _MAP, STRUCT, _UUID = range(1, 14)
 _FIXED_BYTES = {_BYTE: 1, _DOUBLE: 8, _UUID: 16}
-_BOOLS, _INTEGERS = frozenset({_TRUE, _FALSE}), frozenset({_SHORT, INTEGER, LONG})
+_BOOLS, _INTEGERS = frozenset({_TRUE, _FALSE}), {_SHORT: 16, INTEGER: 32, LONG: 64}  # with their bits
 _MANY = 15  # values of a list: from here on their number follows
 
 # Fields of FileMetaData, SchemaElement, RowGroup, ColumnChunk, ColumnMetaData, Statistics and KeyValue
@@ -220,7 +220,7 @@ class _Reader:
         number = 0
         while head := self._byte():
             kind = head & 0x0F
-            number = number + (head >> 4) if head >> 4 else self._integer()
+            number = number + (head >> 4) if head >> 4 else self._integer(_SHORT)
             # the head says which bool; in a list it has a byte of its own
             fields[number] = Value(kind, kind == _TRUE) if kind in _BOOLS else self._value(kind)
             if number == last:
@@ -231,7 +231,7 @@ class _Reader:
         data: Any = None
         of = 0
         if kind in _INTEGERS:
-            data = self._integer()
+            data = self._integer(kind)
         elif kind == BINARY:
             data = self._bytes(self._number())
         elif kind == STRUCT:
@@ -276,8 +276,10 @@ class _Reader:
             shift += 7
         return number
 
-    def _integer(self) -> int:
+    def _integer(self, kind: int) -> int:
         number = self._number()
+        if number >> _INTEGERS[kind]:  # some readers cut it off
+            raise ValueError("a number is too long for its type")
         return (number >> 1) ^ -(number & 1)
 
 

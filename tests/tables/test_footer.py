@@ -222,6 +222,17 @@ def claim_two_types(file):
     file[SCHEMA].data[1][10] = Value(STRUCT, {10: INT32_TYPE[10], 1: Value(STRUCT, {})})
 
 
+def claim_place_of_65_bits(file):
+    """Arrow cuts the number off, to the right one."""
+    for chunk in chunks(file):
+        chunk[METADATA].data[9] = Value(LONG, chunk[METADATA].data[9].data + (1 << 64))
+
+
+def claim_version_of_33_bits(file):
+    """Java's readers add bits beyond 32 to the lowest ones."""
+    file[1] = Value(INTEGER, file[1].data + (1 << 32))
+
+
 def name_no_text(file):
     file[6] = Value(BINARY, b"\xff\xfe")
 
@@ -241,6 +252,8 @@ LIES = [
     (claim_larger_chunks, pa.int64(), PAGES),
     (point_at_another_dictionary, pa.int64(), PLACES),
     (name_no_text, pa.int64(), WITHOUT),
+    (claim_place_of_65_bits, pa.int64(), WITHOUT),
+    (claim_version_of_33_bits, pa.int64(), WITHOUT),
     *((lie, pa.int64(), None) for lie in (cut_bounds, claim_two_types, claim_unknown_types)),
 ]
 
