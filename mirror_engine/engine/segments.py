@@ -51,7 +51,8 @@ def _extended(
 ) -> tuple[Segment, ...]:
     """Write a segment up to the last commit, and return it behind those that stay.
 
-    Of files that were applied long ago, it names those that are still `listed`.
+    A segment expires after `KEPT_SECONDS`. Of the files up to the last expired version (`forgotten`), one segment names
+    those that are still `listed`: the next one written, and again the one that replaces it.
     """
     ledger, now, before = context.ledger, context.now, known.segments or ()
     expired = max((segment.until for segment in before if now - segment.written_at >= KEPT_SECONDS), default=-1)
@@ -62,13 +63,13 @@ def _extended(
         recent = {path: file for path, file in applied.files.items() if file.modified_ns >= least}
         forgotten = min((file.version for file in recent.values()), default=known.delta_version + 1) - 1
         applied = Applied({**recent, **ledger.applied(table, listed)}, applied.marks)
-    is_said = any(segment.forgotten_until == forgotten for segment in stay)
-    if forgotten >= 0 and not is_said:
+    is_named = any(segment.forgotten_until == forgotten for segment in stay)
+    if forgotten >= 0 and not is_named:
         left = {path: file for path, file in ledger.applied(table, listed).items() if file.version <= forgotten}
         applied = Applied({**left, **applied.files}, ledger.marks(table))
     name = f"applied-{known.delta_version}-{uuid.uuid4().hex[:8]}.json"
     count = len(applied.files) + len(applied.marks)
-    segment = Segment(known.delta_version, count, now, name, -1 if is_said else max(forgotten, -1))
+    segment = Segment(known.delta_version, count, now, name, -1 if is_named else max(forgotten, -1))
     context.writer.write_segment(context.delta_folder(table), segment, replace(applied, segments=tuple(stay)))
     return (*stay, segment)
 

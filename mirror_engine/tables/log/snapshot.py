@@ -155,8 +155,9 @@ class DeltaLog:
         self.own.clear()
 
     def _forget(self) -> None:
-        for name in ("_metadata", "_protocol", "_columns", "schema", "physical_names", "add_actions"):
-            vars(self).pop(name, None)
+        for name, member in vars(DeltaLog).items():
+            if isinstance(member, cached_property):
+                vars(self).pop(name, None)
 
     @cached_property
     def _metadata(self) -> Any:  # noqa: ANN401 - deltalake's
