@@ -96,6 +96,7 @@ COUNTED = {  # rows, those expected, the key, the tolerance, and the counts
     "not near, by key": ([(1, "a", 0.3)], [(1, "a", 0.4)], BY_ID, 0.01, (0, 0, 0, 1)),
     "not near, without a key": ([(1, "a", 0.3)], [(1, "a", 0.4)], [], 0.01, (0, 1, 1, 0)),
     "NaN is near to nothing": ([(1, "a", NAN)], [(1, "a", 1.0)], BY_ID, 0.01, (0, 0, 0, 1)),
+    "NULL is near to nothing": ([(1, "a", None)], [(1, "a", 1.0)], BY_ID, 0.01, (0, 0, 0, 1)),
     "infinity": ([(1, "a", math.inf)], [(1, "a", math.inf)], BY_ID, 1.0, (1, 0, 0, 0)),
     "infinities": ([(1, "a", math.inf)], [(1, "a", -math.inf)], BY_ID, 1.0, (0, 0, 0, 1)),
     # matched in the order of their floats, as nothing else differs
