@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import math
 import re
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -12,6 +13,7 @@ from hashlib import blake2b
 import oracle
 from oracle_files import Refused
 
+from mirror_engine.engine import segments
 from mirror_engine.engine.known_time import UNSEEN_SECONDS
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.metadata import parse
@@ -32,6 +34,7 @@ class Generation:
     Attributes:
         folder, identity: of the table folder, from the zone's top.
         applied: etags of its files by path, and the versions that applied them.
+        contents: of partitions, by digest: when a file with rows was applied last, in seconds.
         made_with: columns that its first commit has beside those of its files; None before. The batch that the table
             was made for was not committed, and the next one had fewer files.
     """
@@ -41,19 +44,19 @@ class Generation:
     life: oracle.Life = field(default_factory=lambda: oracle.Life(0))
     applied: dict = field(default_factory=dict)
     versions: dict = field(default_factory=dict)
-    contents: set = field(default_factory=set)
+    contents: dict = field(default_factory=dict)
     before: dict = field(default_factory=dict)
     made_with: set | None = None
 
     def keep(self, version):
         """Keep what holds at a version."""
         life = dict(vars(self.life), highest=dict(self.life.highest))
-        self.before[version] = life, dict(self.applied), dict(self.versions), set(self.contents)
+        self.before[version] = life, dict(self.applied), dict(self.versions), dict(self.contents)
 
     def go_back(self, version):
         """Be as at a version."""
         versions = [each for each in self.before if each <= version]
-        life, *others = self.before[max(versions)] if versions else (vars(oracle.Life(0)), {}, {}, set())
+        life, *others = self.before[max(versions)] if versions else (vars(oracle.Life(0)), {}, {}, {})
         vars(self.life).update(life, highest=dict(life["highest"]))
         self.applied, self.versions, self.contents = (type(each)(each) for each in others)
 
@@ -140,11 +143,12 @@ class Judge:
                 raise AssertionError(f"{table}: {path} breaks the protocol, and is committed") from None
             found.applied[path], found.versions[path] = applied.etag, log.version
             content = path.rpartition("/")[0], applied.digest
-            if file.rows and content in found.contents:
+            now = self._world.hub.now
+            if file.rows and now - found.contents.get(content, -math.inf) < segments.KEPT_SECONDS:
                 assert path.rpartition("/")[2] in repeated, f"{table}: {path} has been applied before (ME064)"
                 self._world.reached["content applied again"] += 1
-            if file.rows:
-                found.contents.add(content)
+            if file.rows:  # a lost ledger may know it no more once its names are forgotten
+                found.contents[content] = now
             self.files += 1
         assert read.keys() <= record.applied.files.keys(), f"{table}: a commit does not name its files"
         self._compare(table, found, log)
