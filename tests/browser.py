@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import pytest
 
@@ -17,11 +18,11 @@ OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-fir
 
 
 def found():
-    """The browser's program; where there is none, the test is skipped, or fails if MIRROR_TEST_BROWSER is set."""
+    """The browser's program; without it or Playwright, the test is skipped, or fails if MIRROR_TEST_BROWSER is set."""
     name = next(filter(None, map(shutil.which, NAMES)), None)
-    if name:
+    if name and find_spec("playwright"):
         return name
-    why = f"no browser here: none of {', '.join(NAMES)}"
+    why = "Playwright is missing: `make test` has it" if name else f"no browser here: none of {', '.join(NAMES)}"
     if os.environ.get("MIRROR_TEST_BROWSER"):
         pytest.fail(why)
     pytest.skip(why)
@@ -30,9 +31,11 @@ def found():
 @contextmanager
 def browser():
     """One that runs until left."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=found(), args=OPTIONS)
+    program = found()
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - the extra `test` has no browser's driver
+
+    with sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=program, args=OPTIONS)
         try:
             yield running
         finally:
