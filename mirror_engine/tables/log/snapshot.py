@@ -183,7 +183,8 @@ class DeltaLog:
     @property
     def configuration(self) -> Mapping[str, Any]:
         """The table's properties."""
-        return self._metadata.configuration  # type: ignore[no-any-return]
+        found: Mapping[str, Any] = self._metadata.configuration
+        return found
 
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
